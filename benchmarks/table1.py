@@ -23,7 +23,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import check_config, compose_config
-from focusing.experiments.stack_records import Pair, groups, rough_seconds
+from focusing.experiments.stack_records import Pair, estimate_seconds, group_trials
 from focusing.experiments.table1 import pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.run import train
@@ -54,7 +54,7 @@ def measure(trials: int, sample: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as alone:
         config = check_config(sweep_config(trials, alone))
         pairs = [pair_of(config, draw(config["seed"], index)) for index in range(trials)]
-        pairs.sort(key=lambda pair: rough_seconds([pair]))
+        pairs.sort(key=lambda pair: estimate_seconds([pair]))
         every = max(1, trials // sample)
         chosen = pairs[every // 2 :: every]
         warm_up, *_ = pairs
@@ -64,7 +64,7 @@ def measure(trials: int, sample: int) -> dict[str, Any]:
         run_stacked(sweep_config(trials, folder))
         stacked = time.perf_counter() - start
         single += one_by_one(chosen[1::2])
-        stacks = [len(group) for group in groups(pairs, torch.device("cpu"))]
+        stacks = [len(group) for group in group_trials(pairs, torch.device("cpu"))]
     alone_seconds = sum(single) / len(single) * trials
     return {
         "trials": trials,

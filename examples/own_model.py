@@ -1,6 +1,6 @@
 """A focused layer in your own model: which pixels do the neurons of a digit reader look at?
 
-Runs as a script, or cell by cell in an editor that knows ``# %%``.
+Run it as a script, or cell by cell in an editor that supports ``# %%``.
 """
 
 # %% Data: 1797 digits of 8x8 pixels, which come with scikit-learn.
@@ -29,7 +29,7 @@ class Reader(nn.Module):
         return self.output(self.norm(self.hidden(images.flatten(1))).relu())
 
 
-# %% Foci learn with a rate of their own, and stay in their range.
+# %% Foci have their own learning rates and ranges.
 model = Reader()
 hidden = model.hidden
 start = hidden.mu.detach().clone()
@@ -41,7 +41,7 @@ for _ in range(30):
         nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
         optimizer.step()
 
-# %% How good it is, and where it looks.
+# %% Accuracy, and where the neurons look.
 model.eval()
 with torch.no_grad():
     accuracy = (model(x[test]).argmax(1) == y[test]).float().mean().item()
@@ -53,7 +53,7 @@ print("attention of all neurons to the pixels, relative to the mean (# is twice 
 for row in attention / attention.mean():
     print("   ", "".join(" .:-=+*#"[min(7, int(3.5 * value))] * 2 for value in row))
 
-# %% What the neurons hardly look at can go.
+# %% Prune what the neurons hardly look at.
 for threshold in (0.05, 0.2, 0.5):
     sparsity = hidden.prune(threshold)
     with torch.no_grad():

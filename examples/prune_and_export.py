@@ -1,6 +1,6 @@
 """Train, prune, export, predict: a network that is really smaller and faster.
 
-Runs as a script, or cell by cell in an editor that knows ``# %%``.
+Run it as a script, or cell by cell in an editor that supports ``# %%``.
 """
 
 # %% Train a run on a table of 400 columns, 40 of them informative, as `focusing train` does.
@@ -22,7 +22,7 @@ folder = Path(workspace.name)
 
 
 def focusing(*arguments: object) -> str:
-    """`focusing ...` in this process; what it prints."""
+    """Run `focusing ...` in this process; returns its output."""
     sys.argv = ["focusing", *map(str, arguments)]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         cli.main()
@@ -35,24 +35,24 @@ place = ["data.n_samples=1500", "protocol=holdout", "figures=false", f"paths.out
 focusing("train", *table, *net, *place)
 [run] = folder.glob("*/*/seed=0")
 
-# %% Prune it: `focusing prune RUN --sparsity 0.8`. The held-out rows judge.
+# %% Prune it: `focusing prune RUN --sparsity 0.8`. The held-out rows measure the effect.
 report = focusing("prune", run, "--sparsity", 0.8, "--finetune", 1)
 print("...", *report.splitlines()[-8:-1], sep="\n")
 
 # %% Export what is left, in tiles: `focusing export RUN --format exported-program --sparse ...`.
 print(focusing("export", run, "--format", "exported-program", "--sparse", "--pruned"))
 
-# %% Use it where there are rows: `focusing predict model.pt2 rows.csv --trust`.
+# %% Predict rows of a table: `focusing predict model.pt2 rows.csv --trust`.
 trained = load_run(run, pruned=True)
 scale = trained.data.preparation
-if scale is not None:  # undo it: people have raw values
+if scale is not None:  # undo it: users have raw values
     rows = (trained.data.test.inputs[:3] - scale.offset) / scale.factor
     text = "\n".join(",".join(f"{value:.4f}" for value in row) for row in rows.tolist())
     (folder / "rows.csv").write_text(text)
 print(f"rows of classes {trained.data.test.targets[:3].tolist()}:")
 print(focusing("predict", run / "model.pt2", folder / "rows.csv", "--trust"))
 
-# %% What it gains: the same network, folded and in tiles.
+# %% The speed-up: the same network, folded and in tiles.
 dense, sparse = trained.net.to_inference(), trained.net.to_inference(sparse=True)
 for batch in (1, 128):
     x = torch.randn(batch, 400)

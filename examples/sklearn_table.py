@@ -1,6 +1,6 @@
-"""A table and no wish for configs: the scikit-learn estimator, beside others, on ordered columns.
+"""The scikit-learn estimator on a table with ordered columns, compared with others; no configs.
 
-Runs as a script, or cell by cell in an editor that knows ``# %%``.
+Run it as a script, or cell by cell in an editor that supports ``# %%``.
 """
 
 # %% A table whose columns have an order: 120 points of a signal, noise but for a short event.
@@ -22,7 +22,7 @@ X = random.normal(size=(samples, points))
 shape = np.sin(np.linspace(0, 2 * np.pi, event.stop - event.start))
 X[:, event] += np.where(y[:, None], 0.7, -0.7) * shape
 
-# %% It goes wherever a scikit-learn estimator goes.
+# %% It works wherever a scikit-learn estimator does.
 options = {"mu": "center_jitter", "learning_rate_mu": 0.03, "max_iter": 60, "random_state": 0}
 focus = FocusClassifier((8,), sigma=0.2, **options)
 plain = MLPClassifier((8,), max_iter=60, random_state=0)
@@ -32,14 +32,14 @@ with warnings.catch_warnings():
         scores = cross_val_score(make_pipeline(StandardScaler(), model), X, y, cv=3)
         print(f"{name:>8}: {scores.mean():.1%} +- {scores.std():.1%} in 3-fold cross-validation")
 
-# %% Options are searched as usual.
+# %% Search its options as usual.
 grid = GridSearchCV(focus, {"sigma": [0.1, 0.2]}, cv=3).fit(X, y)
 for sigma, score in zip(
     grid.cv_results_["param_sigma"], grid.cv_results_["mean_test_score"], strict=True
 ):
     print(f"sigma={sigma}: {score:.1%}")
 
-# %% And it tells where the signal is.
+# %% It shows where the signal is.
 [foci] = grid.best_estimator_.foci_
 print(
     f"The event is at columns {event.start} to {event.stop - 1}. Foci began in the middle, at 60:"

@@ -1,9 +1,10 @@
-"""The long runs behind REPRODUCTION.md: make campaign goes on where results/campaign.yaml stands.
+"""Runs the queue of long experiments behind REPRODUCTION.md: make campaign.
 
-Each entry of the queue is a command of the framework. What is in results/ counts as finished, so a
-fresh machine begins with the first run that nobody has published. When all runs of an entry are
-done, its records are archived and committed, and the next one begins. Ctrl-C stops; the same
-command goes on. While the file outputs/.pause exists, nothing runs: make it before a benchmark.
+Each entry of results/campaign.yaml is a command of the framework. Runs that are published in
+results/ count as finished, so a new machine begins with the first run that is not. When all runs
+of an entry are finished, their records are archived and committed. Ctrl-C stops the queue, and the
+same command continues it. While the file outputs/.pause exists, nothing runs: create it before a
+benchmark.
 """
 
 import subprocess
@@ -18,7 +19,7 @@ OPTIONS = ("hydra/launcher=local", "sweep.archive=results", "figures=false")
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Run what is not done yet; arguments such as hydra.launcher.gpus=8 go to every command."""
+    """Run all unfinished entries; arguments such as hydra.launcher.gpus=8 go to every command."""
     queue = root / QUEUE
     failed = 0
     for place, entry in enumerate(yaml.safe_load(queue.read_text())):
@@ -29,18 +30,18 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         code = subprocess.run([sys.executable, *command], cwd=root).returncode  # noqa: S603
         if code in (130, 143) or code < 0:
             return code
-        if any((root / "outputs").glob("*/*/*/result.json")):  # none, if all were published before
+        if any((root / "outputs").glob("*/*/*/result.json")):  # or all were published before
             archive = ["-m", "focusing.cli", "archive", "outputs"]
             subprocess.run([sys.executable, *archive], cwd=root, check=True)  # noqa: S603
         failed += code != 0
-        note(queue, place, "failed" if code else "done")
+        set_state(queue, place, "failed" if code else "done")
         git(root, "add", "results")
         git(root, "commit", "--quiet", "--message", f"Campaign: {entry['purpose']}")
     return 1 if failed else 0
 
 
-def note(queue: Path, place: int, state: str) -> None:
-    """Write the state of an entry, and keep all comments."""
+def set_state(queue: Path, place: int, state: str) -> None:
+    """Write the state of an entry, and keep the comments of the file."""
     lines = queue.read_text().splitlines(keepends=True)
     states = [number for number, line in enumerate(lines) if line.lstrip().startswith("state:")]
     lines[states[place]] = f"  state: {state}\n"
@@ -48,7 +49,7 @@ def note(queue: Path, place: int, state: str) -> None:
 
 
 def git(root: Path, *arguments: str) -> None:
-    """Commit what came out; outside a repository there is nothing to do."""
+    """Run git, if this is a repository."""
     if (root / ".git").exists():
         subprocess.run(["git", *arguments], cwd=root)  # noqa: S603, S607
 

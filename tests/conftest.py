@@ -1,7 +1,7 @@
-"""What all tests share: the device that they run on.
+"""Options and fixtures of all tests: the device and the dtypes to test.
 
 ``make test DEVICE=cuda`` runs the tests of the layer, the networks, training, stacks and inference
-on a GPU. A device that is not there is an error, never a test that is skipped.
+on a GPU. A device that does not exist is an error; no test is skipped.
 """
 
 import os
@@ -11,11 +11,11 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch reads it once, at its first use
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch reads it at first use
 
 if find_spec("triton") and not torch.cuda.is_available():
-    # Without a GPU, Triton's kernels run in its interpreter, which it must know while
-    # it loads: before any test makes torch load it.
+    # Without a GPU, Triton interprets its kernels. It reads the variable when it is imported, so
+    # this must happen before torch imports it in a test.
     os.environ["TRITON_INTERPRET"] = "1"
     from focusing.nn.ops import gpu
 
@@ -38,13 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def device(pytestconfig: pytest.Config) -> torch.device:
-    """The device to test on; fixtures and tests put networks and data there."""
+    """The device for networks and data."""
     return torch.device(pytestconfig.getoption("--device"))
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest, device: torch.device) -> torch.dtype:
-    """The types to test in; Apple's GPUs have no float64."""
+    """The dtypes to test; Apple's GPUs have no float64."""
     if device.type == "mps" and request.param == torch.float64:
         pytest.skip("mps has no float64")
     return request.param
@@ -52,14 +52,14 @@ def dtype(request: pytest.FixtureRequest, device: torch.device) -> torch.dtype:
 
 @pytest.fixture
 def strays_fail() -> Iterator[None]:
-    """What is made without naming a device has no values: so a machine without a GPU finds it."""
+    """Make tensors without an explicit device fail, even on a machine without a GPU."""
     with torch.device("meta"):
         yield
 
 
 @pytest.fixture(autouse=True)
 def not_deterministic() -> Iterator[None]:
-    """Lightning's trainers switch it on for the whole process, also those of shared fixtures."""
+    """Undo what Lightning's trainers switch on for the whole process."""
     torch.use_deterministic_algorithms(False)
     yield
     torch.use_deterministic_algorithms(False)

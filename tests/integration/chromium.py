@@ -1,4 +1,4 @@
-"""Operate a page in headless Chromium: a script inside the page does it and leaves what it saw."""
+"""Runs scripts inside pages in headless Chromium."""
 
 import html
 import json
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-FOUND = (
+CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-needs_chromium = pytest.mark.skipif(FOUND is None, reason="Chromium is not installed")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 HOOKS = """<script>
 window.problems = [];
@@ -40,16 +40,17 @@ OPERATE = """<script>
 
 
 def operate(page: Path, script: str, scratch: Path, width: int = 1280) -> dict[str, Any]:
-    """Run a script in a copy of a page beside it.
+    """Run a script in a copy of a page, in the same folder.
 
     Args:
         page: the page.
-        script: JavaScript that sets entries of ``result``; ``all``, ``visible`` and ``wait`` help.
-        scratch: folder for the browser's own files.
+        script: JavaScript that sets entries of ``result``; it may use ``all``, ``visible`` and
+            ``wait``.
+        scratch: folder for the files of the browser.
         width: of the window.
 
     Returns:
-        ``result``, and under ``problems`` all errors.
+        ``result``, with all errors in ``problems``.
     """
     content = page.read_text().replace("<head>", f"<head>{HOOKS}", 1)
     before, body, after = content.rpartition("</body>")
@@ -59,12 +60,12 @@ def operate(page: Path, script: str, scratch: Path, width: int = 1280) -> dict[s
         document = dump(copy.as_uri(), scratch, width)
     finally:
         copy.unlink()
-    [found] = re.findall(r'<pre id="result">(.*?)</pre>', document, re.DOTALL)
-    return json.loads(html.unescape(found))  # type: ignore[no-any-return]
+    [result] = re.findall(r'<pre id="result">(.*?)</pre>', document, re.DOTALL)
+    return json.loads(html.unescape(result))  # type: ignore[no-any-return]
 
 
 def dump(address: str, scratch: Path, width: int = 1280, seconds: int = 10) -> str:
-    """The document after some (virtual) seconds; nothing may be written to the console."""
+    """Return the document after some virtual seconds; fails if the console is not empty."""
     done = chromium(
         address,
         scratch,
@@ -79,10 +80,10 @@ def dump(address: str, scratch: Path, width: int = 1280, seconds: int = 10) -> s
 
 def chromium(address: str, scratch: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     """Run the browser once."""
-    assert FOUND is not None
+    assert CHROMIUM is not None
     common = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={scratch}"]
     return subprocess.run(
-        [FOUND, *common, *options, address],
+        [CHROMIUM, *common, *options, address],
         capture_output=True,
         text=True,
         timeout=120,

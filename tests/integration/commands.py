@@ -1,4 +1,4 @@
-"""Run the real commands in processes of their own."""
+"""Runs commands, in this process or in new ones, and reads what they leave."""
 
 import io
 import json
@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py")]
 FOCUSING = [sys.executable, "-m", "focusing.cli"]
+COUNTED_TRAIN = [sys.executable, "-m", "tests.integration.counted_train"]
 SMALL = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false"]
 needs_cluster = pytest.mark.skipif(
     "FOCUSING_TEST_CLUSTER" not in os.environ, reason="takes a minute: make test-cluster"
@@ -42,7 +43,7 @@ def run(
 
 
 def run_here(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """Run ``focusing`` in this process: one of its own takes seconds to begin."""
+    """Run ``focusing`` in this process, because a new one takes seconds to start."""
     from focusing.cli import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
@@ -65,25 +66,21 @@ def run_here(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
-def start(
-    command: list[str], *arguments: str, cwd: Path, group: bool = False, **env: str
-) -> "subprocess.Popen[str]":
-    """Start a command; ``group``: with a process group of its own, which can be killed whole."""
+def start(command: list[str], *arguments: str, cwd: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
-        env=environment(**env),
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=group,
-        # A shell's background job, such as CI may be, ignores Ctrl-C and hands that on.
+        # A background job of a shell ignores Ctrl-C, and its children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
 def wait_until_it_catches(process: "subprocess.Popen[str]", signum: int) -> None:
-    """Wait until the process has a handler for a signal (Linux tells; elsewhere a guess)."""
+    """Wait until the process handles a signal; without /proc, simply wait."""
     status = Path(f"/proc/{process.pid}/status")
     if not status.exists():
         time.sleep(3)
@@ -93,6 +90,19 @@ def wait_until_it_catches(process: "subprocess.Popen[str]", signum: int) -> None
         if int(fields["SigCgt"], 16) >> (signum - 1) & 1:
             return
         time.sleep(0.01)
+
+
+def tracked(*paths: str) -> list[Path]:
+    """List the files that git tracks."""
+    command = ["git", "ls-files", *paths]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listed.stdout.splitlines()]
+
+
+def steps(folder: Path) -> int:
+    """Return the number of optimizer steps of COUNTED_TRAIN in a folder."""
+    path = folder / "steps"
+    return path.stat().st_size if path.exists() else 0
 
 
 def run_dirs(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""W&B for tests: nothing of the user's, and a small server that answers as W&B's does."""
+"""Fixtures for W&B: no settings of the user, and a fake server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +10,11 @@ from tests.integration.wandb_server import Server, wandb_server
 
 @pytest.fixture
 def no_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No key, no settings of the user; and W&B forgets what the tests before it did."""
-    import wandb  # takes a second
+    """Hide the key and settings of the user, and reset W&B."""
+    import wandb  # slow to import
 
     for name in ("MODE", "API_KEY", "BASE_URL", "SILENT", "ERROR_REPORTING", "DIR"):
-        monkeypatch.setenv(f"WANDB_{name}", "")  # so that what the code sets is undone
+        monkeypatch.setenv(f"WANDB_{name}", "")  # so that monkeypatch restores it
         monkeypatch.delenv(f"WANDB_{name}")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -26,11 +26,11 @@ def no_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def server(no_wandb: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server, and a key for it."""
+    """Start a server, and set a key for it."""
     import wandb
 
     with wandb_server() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         yield server
-        wandb.teardown()  # before the server goes
+        wandb.teardown()  # before the server stops

@@ -1,6 +1,6 @@
-"""train.py, which also adds a byte to the file ``steps`` per optimizer step.
+"""train.py that appends a byte to the file ``steps`` after each optimizer step.
 
-The first process to find the file ``poison`` after a step is killed.
+The first process that sees the file ``poison`` after a step deletes it and kills itself.
 """
 
 import os
@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.integration.commands import ROOT
 
-if __name__ == "__main__":  # pytest imports this file, too
+if __name__ == "__main__":  # pytest also imports this file
     steps = os.open("steps", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def count(*_: Any) -> None:
@@ -24,6 +24,6 @@ if __name__ == "__main__":  # pytest imports this file, too
             Path("poison").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    torch.set_num_threads(1)  # bits depend on their number, which a fork inherits
+    torch.set_num_threads(1)  # results depend on their number
     register_optimizer_step_post_hook(count)
     runpy.run_path(str(ROOT / "train.py"), run_name="__main__")

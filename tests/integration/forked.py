@@ -1,7 +1,7 @@
-"""Commands in processes of their own, forked from one that has imported torch.
+"""Runs commands in processes that are forked from one that has imported torch, to save seconds.
 
-To import torch and Lightning takes seconds, which say nothing. Otherwise these are like processes
-that a shell starts: they have their own arguments, folder, environment, output and signals.
+Otherwise they are like processes of a shell, with their own arguments, folder, environment, output
+and signals.
 """
 
 import atexit
@@ -23,12 +23,11 @@ class Forked:
     """Like :class:`subprocess.Popen`.
 
     Args:
-        command: as for :func:`tests.integration.commands.run`: Python, perhaps ``-W error``, and a
-            script or a module.
-        arguments: more of it.
-        cwd: its folder.
-        group: with a process group of its own, which can be killed whole.
-        env: its environment, beside what it inherits.
+        command: Python, optionally ``-W error``, and a script or ``-m`` and a module.
+        arguments: of the command.
+        cwd: its working directory.
+        group: give it a process group of its own, which can be killed as a whole.
+        env: environment variables to add.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Forked:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """Its output so far."""
         return self._texts[0].read_text()
 
     def send_signal(self, signum: int) -> None:
@@ -101,4 +100,4 @@ def _become(
             sys.argv = command
             runpy.run_path(command[0], run_name="__main__")
     finally:
-        atexit._run_exitfuncs()  # which multiprocessing would leave out
+        atexit._run_exitfuncs()  # multiprocessing does not call them

@@ -1,8 +1,7 @@
-"""A real SLURM of two nodes on loopback, in a folder, without systemd and without root.
+"""Runs a real SLURM cluster of two nodes on loopback, without systemd and root.
 
-It needs the programs of Debian's packages slurm-wlm and munge. Two partitions: ``urgent`` preempts
-``main``, whose jobs have 40 s of grace and are queued again. A node has as many processors as the
-caller says, whatever the machine has.
+It needs Debian's packages slurm-wlm and munge. The partition ``urgent`` preempts ``main``, whose
+jobs get 40 s of grace and are requeued. The caller sets the number of processors of a node.
 """
 
 import os
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.processes import children, wait_until
+from tests.processes import wait_until
 
 os.environ["PATH"] += f"{os.pathsep}/usr/sbin"  # where Debian has slurmctld
 CONFIG = """\
@@ -57,37 +56,20 @@ PartitionName=urgent Nodes=node[1-2] State=UP PriorityTier=10
 
 
 class Slurm:
-    """Commands of a cluster whose files are in ``folder``."""
+    """Runs commands of the cluster whose files are in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.env = folder, {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.env = {"SLURM_CONF": str(folder / "slurm.conf")}
 
     def __call__(self, *command: str) -> str:
-        """Run a command of SLURM; returns what it prints."""
+        """Run a SLURM command; returns its output."""
         env = {**os.environ, **self.env}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def start_node(self, name: str) -> None:
-        (self.folder / f"spool-{name}").mkdir(exist_ok=True)
-        self("slurmd", "-N", name)
-
-    def kill_node(self, name: str) -> None:
-        """Kill the daemon of a node and all processes of its jobs, as a power failure does."""
-        pid = int((self.folder / f"slurmd-{name}.pid").read_text())
-        os.kill(pid, signal.SIGKILL)
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if f"SLURMD_NODENAME={name}\0" in (entry / "environ").read_text(errors="replace"):
-                    os.kill(int(entry.name), signal.SIGKILL)
-        for entry in Path("/proc").glob("[0-9]*"):  # the one that would tell SLURM of their end
-            with suppress(OSError):
-                if "slurmstepd" in (entry / "comm").read_text() and not children(int(entry.name)):
-                    os.kill(int(entry.name), signal.SIGKILL)
-
     def wait(self, seconds: float, *command: str, until: str) -> None:
-        """Run a command until it prints something."""
+        """Run a command until it prints this."""
         wait_until(lambda: self(*command).strip() == until, seconds)
 
 
@@ -104,7 +86,7 @@ def _free_ports(count: int) -> list[int]:
 @contextmanager
 def slurm_cluster(cpus: int) -> Iterator[Slurm]:
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)  # munge wants a socket that all may reach
+    folder.chmod(0o711)  # munge needs a socket that everyone can reach
     (folder / "state").mkdir()
     key = folder / "key"
     key.write_bytes(os.urandom(1024))
@@ -119,7 +101,8 @@ def slurm_cluster(cpus: int) -> Iterator[Slurm]:
         slurm("munged", *(f"--{name}={folder / file}" for name, file in files.items()))
         slurm("slurmctld")
         for node in ("node1", "node2"):
-            slurm.start_node(node)
+            (folder / f"spool-{node}").mkdir()
+            slurm("slurmd", "-N", node)
         slurm.wait(30, "sinfo", "-h", "-p", "main", "-o", "%T", until="idle")
         yield slurm
         slurm("scancel", "-u", user)
@@ -129,5 +112,5 @@ def slurm_cluster(cpus: int) -> Iterator[Slurm]:
         for path in folder.glob("*.pid"):
             with suppress(OSError):
                 os.kill(int(path.read_text()), signal.SIGTERM)
-        time.sleep(0.5)  # they write their last lines
+        time.sleep(0.5)  # they finish their logs
         shutil.rmtree(folder, ignore_errors=True)

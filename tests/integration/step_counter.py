@@ -1,4 +1,4 @@
-"""A callback that adds a byte to the file ``steps`` per optimizer step, on whatever machine."""
+"""A callback that appends a byte to the file ``steps`` after each optimizer step."""
 
 import os
 from typing import Any

@@ -1,7 +1,7 @@
-"""A run is the paper's Algorithm 3: the same training, written out by hand, gives the same numbers.
+"""A run gives the same numbers as the paper's Algorithm 3, which is written out here.
 
-Nothing of the package is used for the reference but the data and the initial weights: phi, batch
-norm, SGD with momentum and three rates, clipping and the score are all spelled out here.
+The reference uses nothing of the package but the data and the initial weights. Phi, batch norm, SGD
+with momentum and three learning rates, clipping and the score are all spelled out.
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ def phi(tau: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
 
 
 class ByHand:
-    """One hidden layer of focusing neurons, batch norm, ReLU, a dense output."""
+    """A hidden layer of focusing neurons, batch norm, ReLU, and a dense output layer."""
 
     def __init__(self, start: dict[str, Tensor], inputs: int) -> None:
         names = {key: f"hidden1.{key}" for key in ("mu", "sigma", "weight", "bias")}
@@ -105,7 +105,7 @@ def test_training_follows_algorithm_3(tmp_path: Path) -> None:
         with torch.no_grad():
             predicted = net.output(test_x, training=False).argmax(1)
         accuracies.append((predicted == test_y).double().mean().item())
-    assert net.clipped > 10  # else the test would say nothing about clipping
+    assert net.clipped > 10  # or clipping would not be tested
 
     run = record(run_dir)
     assert run["series"]["test/acc"] == pytest.approx(accuracies, abs=1e-12)

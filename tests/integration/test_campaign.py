@@ -1,4 +1,4 @@
-"""The queue of long runs: its commands can be composed, and it goes on where it stands."""
+"""The queue of long runs: its commands compose, and it continues where it stopped."""
 
 import importlib.util
 import shutil
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from focusing.compose import check_config, compose_config
-from focusing.experiments.listing import jobs_of
+from focusing.experiments.listing import expand_command
 from focusing.results.collect import find_published
 from tests.integration.forked import run_forked
 
@@ -36,32 +36,32 @@ SMALL = """\
 """
 
 
-def test_every_entry_says_why_what_and_how_far() -> None:
+def test_entries_are_well_formed() -> None:
     assert all(entry.keys() == {"purpose", "command", "state"} for entry in ENTRIES)
     assert {entry["state"] for entry in ENTRIES} <= {"waiting", "done", "failed"}
     assert max(Counter(entry["command"] for entry in ENTRIES).values()) == 1
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["command"])
-def test_every_command_can_be_composed_and_what_is_done_is_published(entry: dict[str, str]) -> None:
-    jobs = jobs_of(tuple(entry["command"].split()))
+def test_commands_compose_and_finished_entries_are_published(entry: dict[str, str]) -> None:
+    jobs = expand_command(tuple(entry["command"].split()))
     assert len(jobs) > 1
     if entry["state"] == "done":
         for job in (jobs[0], jobs[-1]):
             config = check_config(compose_config(*job, f"sweep.archive={ROOT / 'results'}"))
             if "on_missing" in config["data"]:
-                config["data"]["on_missing"] = "error"  # as a run notes it when the files are there
+                config["data"]["on_missing"] = "error"  # as it is recorded when the files exist
             assert find_published(config) is not None, job
 
 
 def run_forked_instead(command: list[str], cwd: Path, check: bool = False) -> Any:
-    """Like ``subprocess.run`` with Python, without the seconds that importing torch takes."""
+    """Stand in for ``subprocess.run``, without the seconds of importing torch."""
     done = run_forked(command[:1], *command[1:], cwd=cwd)
     assert done.returncode == 0 or not check, done.stderr
     return done
 
 
-def test_the_queue_goes_on_where_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign.subprocess, "run", run_forked_instead)
     (tmp_path / "results").mkdir()
     (tmp_path / "conf").symlink_to(ROOT / "conf")
@@ -77,4 +77,4 @@ def test_the_queue_goes_on_where_it_stands(tmp_path: Path, monkeypatch: pytest.M
     shutil.rmtree(tmp_path / "outputs")
     queue.write_text(SMALL.replace("waiting\n", "done\n"))
     assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 0
-    assert not list(tmp_path.glob("outputs/*/*/seed=*"))  # what is published is not run again
+    assert not list(tmp_path.glob("outputs/*/*/seed=*"))  # published runs are skipped

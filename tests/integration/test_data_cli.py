@@ -1,4 +1,4 @@
-"""The data sets from the command line, on a machine without a network."""
+"""Training from the command line on a machine without data sets and network."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("FOCUSING_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("FOCUSING_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody answers there
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nothing answers there
     monkeypatch.setenv("COLUMNS", "300")
 
 
 def train(folder: Path, *overrides: str, code: int = 0) -> str:
-    """Train quickly; returns what was printed as errors."""
+    """Train quickly; returns stderr."""
     done = run_here("train", *FAST, *overrides, cwd=folder)
     assert done.returncode == code, done.stderr
     return done.stderr
 
 
-def test_a_fresh_machine_trains_on_the_sample(tmp_path: Path) -> None:
+def test_trains_on_the_sample_without_data(tmp_path: Path) -> None:
     errors = train(tmp_path, "data=clt", "data.train=200", "data.test=100")
     assert "Warning: 5000 digits in place of 70 000." in errors
     [folder] = run_dirs(tmp_path)
@@ -34,15 +34,13 @@ def test_a_fresh_machine_trains_on_the_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hydra.mode=MULTIRUN", "experiment=learning_to_focus"])
-def test_a_sweep_and_an_experiment_stop_without_data(tmp_path: Path, mode: str) -> None:
+def test_sweeps_and_experiments_stop_without_data(tmp_path: Path, mode: str) -> None:
     errors = train(tmp_path, "data=mnist", mode, code=1)
     assert "or run `focusing data get mnist` where there is a netw" in errors
     assert not run_dirs(tmp_path)
 
 
-def test_training_on_data_that_stays_as_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_on_data_kept_as_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = []
     for limit in (2**30, 100):
         monkeypatch.setattr("focusing.data.dataset.MAX_PREPARED_BYTES", limit)

@@ -1,4 +1,4 @@
-"""The site builds without a warning and needs no network; the notebooks run."""
+"""The documentation site builds without warnings and needs no network; the notebooks run."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_pages_fetch_nothing_and_each_has_a_picture(site: Path) -> None:
+def test_pages_fetch_nothing_and_have_pictures(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
     assert len(pages) > 20
     for page in pages:
@@ -41,13 +41,13 @@ def test_pages_fetch_nothing_and_each_has_a_picture(site: Path) -> None:
 
 
 @needs_chromium
-def test_the_search_works_on_pages_that_are_files(site: Path, tmp_path: Path) -> None:
+def test_search_works_without_a_server(site: Path, tmp_path: Path) -> None:
     document = dump(f"{(site / 'index.html').as_uri()}?q=repulsion", tmp_path)
     results = re.findall(r'href="([^"]+)"[^>]*class="md-search-result__link"', document)
     assert any("explanation/stuck.html" in result for result in results)
 
 
-def test_the_reference_comes_from_docstrings_yaml_and_the_parser(site: Path) -> None:
+def test_reference_is_generated(site: Path) -> None:
     options = (site / "reference/options.html").read_text()
     assert "any class of torch.optim" in options
     assert "model=cnn_focus" in options
@@ -55,7 +55,7 @@ def test_the_reference_comes_from_docstrings_yaml_and_the_parser(site: Path) -> 
     assert "topology" in (site / "reference/python.html").read_text()
 
 
-def test_the_data_set_of_the_tutorial_trains(tmp_path: Path) -> None:
+def test_tutorial_data_set_trains(tmp_path: Path) -> None:
     text = (ROOT / "docs/tutorials/own_data.md").read_text()
     for name, content in re.findall(r'```\w+ title="([^"]+)"\n(.*?)```', text, flags=re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def test_the_data_set_of_the_tutorial_trains(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_notebooks_run_and_are_those_of_the_scripts(script: Path, tmp_path: Path) -> None:
+def test_notebooks_run_and_match_their_scripts(script: Path, tmp_path: Path) -> None:
     notebook = jupytext.read(script)
     stored = jupytext.read(script.with_suffix(".ipynb"))
     cells = [(cell.cell_type, cell.source) for cell in notebook.cells]

@@ -1,11 +1,11 @@
-"""Every experiment runs at size=smoke; what its callbacks measure is in the records."""
+"""Every experiment runs at size=smoke, and its records contain its measurements."""
 
 from pathlib import Path
 
 import pytest
 
 from focusing.compose import compose_config
-from focusing.experiments.listing import experiments, jobs_of
+from focusing.experiments.listing import expand_command, experiments
 from focusing.run import train
 from tests.integration.commands import TRAIN, record, run_dirs, run_here
 from tests.integration.forked import run_forked
@@ -16,12 +16,12 @@ MEASURED = {
     "timing": "timing",
     "redundancy": "dead_inputs",
 }
-STACKED = "table1"  # its trials train together, which Hydra's sweeper starts
+STACKED = "table1"  # its trials train together, through the sweeper
 
 
 @pytest.mark.parametrize("name", sorted(set(experiments()) - {STACKED}))
-def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
-    runs = jobs_of([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
+def test_experiment_runs(name: str, tmp_path: Path) -> None:
+    runs = expand_command([f"experiment={name}", "size=smoke", f"paths.output_dir={tmp_path}"])
     for overrides in runs:
         train(compose_config(*overrides, "callbacks.progress=null"))
     records = [record(run_dir) for run_dir in tmp_path.glob("*/*/seed=*")]
@@ -35,7 +35,7 @@ def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
         assert name not in MEASURED or MEASURED[name] in run["measured"]
 
 
-def test_the_stacked_experiment_runs(tmp_path: Path) -> None:
+def test_stacked_experiment_runs(tmp_path: Path) -> None:
     done = run_here("train", f"experiment={STACKED}", "size=smoke", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [record(run_dir) for run_dir in run_dirs(tmp_path)]
@@ -50,7 +50,7 @@ def test_the_stacked_experiment_runs(tmp_path: Path) -> None:
     assert again.stdout.count("Table 1, random trials") == 1
 
 
-def test_the_command_runs_all_parts(tmp_path: Path) -> None:
+def test_command_runs_all_parts(tmp_path: Path) -> None:
     overrides = ["experiment=table4_other", "size=smoke", "data=dna,imdb"]
     done = run_here("train", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

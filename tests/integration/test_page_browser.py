@@ -1,4 +1,4 @@
-"""The page in a real browser: filters, the slider over epochs, and reloading while a sweep runs."""
+"""The report page in a real browser: filters, run pages, and reloading while a sweep runs."""
 
 import json
 import re
@@ -135,12 +135,12 @@ WINDOWS = {
     "centre": np.array([[[[0.5, 0.5]], [[0.25, 0.25]]], [[[0.5, 0.5]], [[0.75, 0.75]]]]),
     "extent": np.full((2, 2, 1, 2), 0.5),
 }
-"""Where dynamic foci might have looked: (epoch, sample, glimpse, axis)."""
+"""Windows of dynamic foci: (epoch, sample, glimpse, axis)."""
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on four real runs and three that never were."""
+    """Write a report on four real runs and three made-up ones."""
     folder = tmp_path_factory.mktemp("page")
     small = ["data.n_samples=200", "trainer.max_epochs=3", "figures=false", "protocol=holdout"]
     for model in ("dense", "focus_s"):
@@ -168,11 +168,11 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     before, model, protocol = answer["before"], answer["model"], answer["protocol"]
     assert (before["runs"], before["shown"], before["figures"]) == (7, "7 runs", 2)
     assert before["models"] == ["dense", "focus_s"]
-    assert before["protocols"] == ["holdout"]  # the honest one, unless another is chosen
+    assert before["protocols"] == ["holdout"]  # the default
     assert answer["open"] == 3
     assert (model["runs"], model["shown"], model["figures"]) == (2, "2 of 7 runs", 1)
     assert model["models"] == ["focus_s"]
-    assert [head.splitlines()[0] for head in model["heads"]] == ["Synthetic"]  # shown again
+    assert [head.splitlines()[0] for head in model["heads"]] == ["Synthetic"]  # again
     assert model["menus"] == ["Experiment", "Size", "Data set", "Focus-s", "Protocol"]
     assert before["verdict"] == ["0 of 1 comparisons: Focus-s beats Dense"]
     assert [name for name in before["columns"] if name not in protocol["columns"]] == [
@@ -183,7 +183,7 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     assert protocol["protocols"] == ["last"]
     assert answer["reset"] == before
     assert answer["data"]["runs"] == 2
-    assert answer["data"]["verdict"] == []  # no comparison is left to count
+    assert answer["data"]["verdict"] == []  # no comparison is left
     size = answer["size"]
     assert (size["runs"], size["verdict"], size["heads"]) == (1, [], [])
     assert (answer["large"], answer["closed"]) == ([True, "data:image/svg+xml"], True)
@@ -196,7 +196,7 @@ def test_filters(made: Path, tmp_path: Path) -> None:
     assert answer["wide"] <= 0
 
 
-def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
+def test_run_page(made: Path, tmp_path: Path) -> None:
     pages = [page for page in (made / "runs").glob("mine_*") if '"foci":[{' in page.read_text()]
     assert len(pages) == 2
     answer = operate(pages[0], SLIDER, tmp_path, width=500)
@@ -206,11 +206,11 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
     assert answer["label"] == "Foci of hidden1 after 0 epochs"
     assert answer["moved"]
     assert (answer["playing"], answer["played"]) == ("Stop", ["3 of 3", "Play", True])
-    assert answer["colours"] == 4  # a colour for each neuron
+    assert answer["colours"] == 4  # one per neuron
     assert (answer["twin"].startswith("The"), answer["config"]) == (True, False)
     assert answer["told"]
     assert answer["lines"]
-    assert answer["wide"] <= 0  # on a phone nothing is cut off
+    assert answer["wide"] <= 0  # fits a phone
     # The second sample: its window moves from the upper left to the lower right quarter.
     assert (answer["before"], answer["window"]) == ([0, 0, 6, 3], [5, 2, 6, 3])
     assert answer["samples"] == ["2 of 2", "0 of 3"]
@@ -224,12 +224,12 @@ def test_the_slider_over_epochs(made: Path, tmp_path: Path) -> None:
         points = re.findall(r"[ML]([\d.]+) ([\d.]+)", area)
         inner = re.findall(r"[ML]([\d.]+) ([\d.]+)", line)
         assert points[1:-1] == inner
-        assert points[0][1] == points[-1][1]  # zero: below all of the line, also at its ends
+        assert points[0][1] == points[-1][1]  # both ends are at zero, below the line
         assert float(points[0][1]) >= max(float(y) for _, y in inner)
 
 
 def _assert_foci(path: Path, drawn: list[str]) -> None:
-    """Curves of all neurons are those of the layer's own phi, on one scale."""
+    """Check that the curves of all neurons are the layer's phi, on one scale."""
     [foci] = read_foci(path.parent, {})
     expected = foci.smooth_phi(-1, np.linspace(0, 1, 241))[
         np.argsort(foci.mu[0, :, 0], kind="stable")
@@ -238,11 +238,11 @@ def _assert_foci(path: Path, drawn: list[str]) -> None:
     heights = np.array(points, float)[..., 1]
     assert heights.shape == expected.shape
     slope, offset = np.polyfit(expected.ravel(), heights.ravel(), 1)
-    assert slope < 0  # up is less on a screen
-    np.testing.assert_allclose(slope * expected + offset, heights, atol=0.1)  # of a pixel
+    assert slope < 0  # the y axis points down
+    np.testing.assert_allclose(slope * expected + offset, heights, atol=0.1)  # pixels
 
 
-def test_a_phone_need_not_scroll_sideways(made: Path, tmp_path: Path) -> None:
+def test_phone_layout(made: Path, tmp_path: Path) -> None:
     script = """
     result.wide = document.documentElement.scrollWidth > innerWidth;
     result.plots = visible("#focused svg.plot").length;
@@ -259,7 +259,7 @@ def test_print(made: Path, tmp_path: Path) -> None:
     assert target.stat().st_size > 10_000
 
 
-def test_it_reloads_while_a_sweep_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reloads_while_a_sweep_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "WRITERS", {"page": report.WRITERS["page"]})
     add_run(tmp_path / "runs", "mine", "dna", "dense", 0, [0.5])
     polls: list[str] = []
@@ -280,4 +280,4 @@ def test_it_reloads_while_a_sweep_runs(tmp_path: Path, monkeypatch: pytest.Monke
         document = dump(f"http://127.0.0.1:{server.server_port}/", tmp_path / "user", seconds=20)
         server.shutdown()
     assert "2 finished runs" in document
-    assert polls.count("/") == 2  # and not again and again
+    assert polls.count("/") == 2  # it reloads once

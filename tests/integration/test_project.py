@@ -1,4 +1,4 @@
-"""The lock covers pyproject.toml, and the Makefile trusts only an install that finished."""
+"""The lock file covers pyproject.toml, and the Makefile trusts only a finished install."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def pins() -> list[Requirement]:
     return [Requirement(line) for line in lines if not line.startswith("#")]
 
 
-def test_every_dependency_is_pinned_inside_its_range() -> None:
+def test_dependencies_are_pinned_within_their_ranges() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     ranges = [text for group in groups for text in group if not text.startswith("focusing[")]
@@ -32,16 +32,16 @@ def test_every_dependency_is_pinned_inside_its_range() -> None:
         assert all(v in wanted.specifier for v in versions), f"{wanted}: the lock has {versions}"
 
 
-def test_pins_are_exact_one_per_package_and_fit_a_cpu() -> None:
+def test_pins_are_exact_and_fit_a_cpu() -> None:
     unwanted = re.compile(r"nvidia-.*|cuda-.*|torchvision|timm|hydra-optuna-sweeper")
     names = [canonicalize_name(pin.name) for pin in pins()]
     assert len(names) == len(set(names))
     assert not list(filter(unwanted.fullmatch, names))
-    # Neither a range nor a local version: torch==2.13.0+cpu would shut out other builds.
+    # Neither ranges nor local versions: torch==2.13.0+cpu would exclude other builds.
     assert all(re.fullmatch(r"==[\w.]+", str(pin.specifier)) and not pin.marker for pin in pins())
 
 
-# Stands in for Python: makes a venv out of itself, and logs installs instead of doing them.
+# A fake Python: copies itself as a venv, and logs installs instead of running them.
 FAKE_PYTHON = """#!/bin/sh
 case "$*" in
     "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo venv >> log ;;
@@ -70,7 +70,7 @@ class Project:
         (root / "python").chmod(0o755)
 
     def start(self, target: str) -> "subprocess.Popen[bytes]":
-        # This test may itself run under make, whose flags and variables the inner one must not see.
+        # The test may run under make, whose flags and variables must not reach this one.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS"))}
         command = ["make", target, "PYTHON=./python", "ARGS=seed=1"]
         return subprocess.Popen(command, cwd=self.root, env=env, start_new_session=True)
@@ -79,14 +79,14 @@ class Project:
         return self.start(target).wait(timeout=60)
 
     def log(self) -> list[str]:
-        """What was done since the last call."""
+        """Return the lines since the last call."""
         log = self.root / "log"
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
         return lines
 
     def change(self, changed: str) -> None:
-        """Make one input newer than the stamps, without waiting for a coarse clock."""
+        """Make one input newer than the stamps."""
         for name in ("pyproject.toml", "requirements.lock"):
             os.utime(self.root / name, (1, 3 if name == changed else 1))
         for stamp in self.stamps():
@@ -103,7 +103,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "a folder")
 
 
-def test_each_target_installs_once_and_train_is_content_with_the_extras(
+def test_targets_install_once(
     project: Project,
 ) -> None:
     for target, expected in (
@@ -118,18 +118,18 @@ def test_each_target_installs_once_and_train_is_content_with_the_extras(
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "requirements.lock"])
-def test_a_change_is_installed_over_a_good_venv(project: Project, name: str) -> None:
+def test_changed_requirements_are_installed(project: Project, name: str) -> None:
     project.make("setup")
     project.log()
     project.change(name)
     assert project.make("train") == 0
     assert project.log() == [CORE, COMPILE, TRAIN]
-    assert project.make("setup") == 0  # the extras were not brought up to date by train
+    assert project.make("setup") == 0  # train did not update the extras
     assert project.log() == [ALL, COMPILE]
 
 
 @pytest.mark.parametrize("case", ["fails", "fails to update", "is killed"])
-def test_an_install_that_does_not_finish_is_not_trusted(project: Project, case: str) -> None:
+def test_unfinished_install_is_repeated(project: Project, case: str) -> None:
     if case == "fails to update":
         project.make("train")
         project.change("requirements.lock")
@@ -152,7 +152,7 @@ def test_an_install_that_does_not_finish_is_not_trusted(project: Project, case: 
     assert project.log() == ["venv", CORE, COMPILE, TRAIN]
 
 
-def test_two_calls_at_once_install_once(project: Project) -> None:
+def test_concurrent_calls_install_once(project: Project) -> None:
     if not shutil.which("flock"):
         pytest.skip("needs flock")
     (project.root / "seconds").write_text("0.3")
@@ -161,7 +161,7 @@ def test_two_calls_at_once_install_once(project: Project) -> None:
     assert project.log() == ["venv", CORE, COMPILE, TRAIN, TRAIN]
 
 
-def test_a_copied_venv_is_rebuilt(project: Project) -> None:
+def test_copied_venv_is_rebuilt(project: Project) -> None:
     project.make("train")
     project.log()
     project.root = Path(shutil.copytree(project.root, project.root.with_name("copy")))

@@ -1,4 +1,4 @@
-"""Sweeps on Ray: of one node, and of three, one of which is killed."""
+"""Sweeps on Ray clusters, with one node and with three, one of which is killed."""
 
 from pathlib import Path
 
@@ -16,10 +16,12 @@ pytestmark = [
 ]
 
 RUNS = ["seed=range(4)", "data.n_samples=2000", "optim.batch_size=8", "trainer.max_epochs=6"]
-STEPS = 2000 * 7 // 10 // 8 * 6  # of a run: 70 % of the samples are trained on
+STEPS = 2000 * 7 // 10 // 8 * 6  # per run; 70 % of the samples are for training
 
 
-def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_a_killed_node_continue_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
@@ -50,7 +52,7 @@ def test_a_killed_node_hands_its_runs_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert 4 * STEPS <= steps <= 4 * STEPS + STEPS // 6  # at most an epoch of one run twice
 
 
-def test_ray_runs_jobs_and_tells_failures(tmp_path: Path) -> None:
+def test_ray_reports_failures(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     jobs = ["-m", "hydra/launcher=ray", "hydra.launcher.init={num_cpus: 1}", "name=ray"]
     jobs += ["optim.lr=0.1,1e12,abc", "model=dense", "model.batch_norm=false", *SMALL]

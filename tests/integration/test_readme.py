@@ -1,4 +1,4 @@
-"""What the README and the docs tell people to type works."""
+"""Commands and examples in the README and the docs work, and links exist."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from focusing.cli import build_parser
-from tests.integration.commands import ROOT, run_here
+from tests.integration.commands import ROOT, run_here, tracked
 
 PAGES = ["README.md", "docs/layer.md", "docs/index.md", "docs/tutorials/own_cnn.md"]
 PAGES += ["docs/explanation/dynamic.md"]
@@ -22,7 +22,7 @@ def test_python_examples_run(page: str) -> None:
     exec(compile("\n".join(blocks), page, "exec"), {})  # noqa: S102 - our own page
 
 
-def test_the_headline_command_runs(tmp_path: Path) -> None:
+def test_headline_command_runs(tmp_path: Path) -> None:
     lines = re.findall(r"^python train\.py (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert lines
     for line in lines:
@@ -32,14 +32,14 @@ def test_the_headline_command_runs(tmp_path: Path) -> None:
 
 
 def typed_commands() -> Iterator[tuple[str, list[str]]]:
-    """What pages tell people to type: ``focusing``, ``make`` or ``python train.py``; its words."""
+    """Yield the commands on all pages: ``focusing``, ``make`` or ``python train.py``, and words."""
     start = re.compile(r"(?:\$ )?(?:PYTHONPATH=\. )?(focusing|make|python train\.py) (.+)")
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text().replace("\\\n", "")
         for block, inline in re.findall(r"```(?:bash)?\n(.*?)```|`([^`\n]+)`", text, re.DOTALL):
             for line in (block or inline).splitlines():
                 command = start.match(line.strip())
-                if command and not re.search(r"\[-|\[NAME|\.\.\.", line):  # a usage, not a command
+                if command and not re.search(r"\[-|\[NAME|\.\.\.", line):  # it is a usage line
                     words = re.split(r"\s+#|\s{2,}[a-z]+ [a-z]+|\s&", command[2])[0]
                     yield command[1], shlex.split(words)
 
@@ -67,8 +67,10 @@ def test_commands_on_pages_exist() -> None:
 
 
 def test_committed_pages_have_no_dead_links() -> None:
-    """Neither links, nor names of files that a reader would look for beside a page."""
-    pages = [path for at in ("*.md", "docs/**/*.md", "results/**/*.md") for path in ROOT.glob(at)]
+    """Links, and files that a page of a report names, must be tracked by git."""
+    known = {path.resolve() for path in tracked()}
+    known |= {folder for path in known for folder in path.parents}
+    pages = tracked("*.md")
     assert len(pages) > 50
     dead = []
     for page in pages:
@@ -78,5 +80,5 @@ def test_committed_pages_have_no_dead_links() -> None:
         files = {link.partition("#")[0] for link in links if not re.match(r"\w+:", link)}
         if "report" in page.parts:
             files |= set(re.findall(r"`([\w.-]+\.(?:csv|png|svg|pdf|gif))`", text))
-        dead += [(page.name, name) for name in files if not (page.parent / name).exists()]
+        dead += [(page.name, file) for file in files if (page.parent / file).resolve() not in known]
     assert dead == []

@@ -1,9 +1,8 @@
-"""From training to a report, with the real commands."""
+"""From training to a report, through the commands."""
 
 import csv
 import re
 import signal
-import time
 import urllib.request
 from pathlib import Path
 
@@ -11,16 +10,16 @@ import pytest
 
 from tests.integration.commands import FOCUSING, ROOT, TRAIN, run_dirs, run_here
 from tests.integration.forked import Forked, run_forked
+from tests.processes import wait_until
 from tests.unit.reports.records import add_run
 
 pytestmark = pytest.mark.slow
 
 SWEEP = "-m model=dense,focus_s seed=0,17,34"
-"""Of README.md, which promises that its runs are compared."""
+"""A command of README.md, which says that its runs are compared."""
 
 
-def test_a_sweep_of_the_readme_is_compared(tmp_path: Path) -> None:
-    """At its end in the terminal, and by the report that it proposes."""
+def test_readme_sweep_is_compared(tmp_path: Path) -> None:
     assert f"python train.py {SWEEP}" in (ROOT / "README.md").read_text()
     done = run_forked(TRAIN, *SWEEP.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -45,30 +44,19 @@ def test_a_sweep_of_the_readme_is_compared(tmp_path: Path) -> None:
     assert "there is no difference to judge" not in (tmp_path / "here/index.html").read_text()
 
 
-def test_a_report_while_a_sweep_runs(tmp_path: Path) -> None:
+def test_serve_updates_while_a_sweep_runs(tmp_path: Path) -> None:
     for seed in range(2):
         add_run(tmp_path / "outputs", "x", "mnist", "focus_s", seed, [0.5, 0.6])
     process = Forked(FOCUSING, "report", "--serve", "--port", "0", cwd=tmp_path)
 
-    def said(words: str) -> bool:
-        deadline = time.monotonic() + 120
-        while words not in process.output and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.05)
-        return words in process.output
-
     try:
-        assert said("2 runs")
+        wait_until(lambda: "2 runs" in process.output, 120, process)
         address = process.output.split()[0]
         (run_dirs(tmp_path)[0] / "result.json").unlink()
-        assert said("1 run")
-        assert _get(f"{address}/version") == "2"
+        wait_until(lambda: "1 run" in process.output, 120, process)
+        with urllib.request.urlopen(f"{address}/version", timeout=10) as answer:  # noqa: S310
+            assert answer.read() == b"2"
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 130
-
-
-def _get(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - our own server
-        return str(answer.read().decode())

@@ -1,10 +1,9 @@
-"""REPRODUCTION.md and README say what the committed records say."""
+"""REPRODUCTION.md and README.md agree with the committed records."""
 
 import csv
 import importlib.util
 import lzma
 import re
-import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +12,7 @@ import pytest
 from focusing.reports.tables.files import write_tables
 from focusing.results.collect import collect
 from focusing.results.store import ARCHIVE
-from tests.integration.commands import ROOT
+from tests.integration.commands import ROOT, tracked
 
 RESULTS = ROOT / "results"
 MAX_WORDS = 3000
@@ -23,7 +22,7 @@ NO_MEASUREMENTS = (
     r"750 random|200\.|150 epochs|momentum \.5|10 000 samples|1000 \$|at (64|800)\b|near 0\.1",
     r"batch(es)? of \d+|\d+ and more|at [79]0 % pruned|at 90 %",
 )
-"""Numbers that a template may hold: names, settings of the paper, levels of a test."""
+"""Numbers that a template may contain: names, settings of the paper, significance levels."""
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +35,8 @@ def quote() -> ModuleType:
     return module
 
 
-def test_texts_are_written_from_the_tables(quote: ModuleType) -> None:
-    """If not: make results. If a sentence is named, it is no longer true: rewrite it."""
+def test_texts_are_up_to_date(quote: ModuleType) -> None:
+    """If not, run make results. If a sentence is listed, it is no longer true: rewrite it."""
     texts, false = quote.written()
     assert false == []
     for name, text in texts.items():
@@ -45,9 +44,7 @@ def test_texts_are_written_from_the_tables(quote: ModuleType) -> None:
     assert len(texts["REPRODUCTION.md"].split()) <= MAX_WORDS
 
 
-def test_a_sentence_that_is_no_longer_true_is_named(
-    quote: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_false_sentences_are_named(quote: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     table = quote.table
 
     def worse(name: str) -> list[dict[str, object]]:
@@ -61,7 +58,7 @@ def test_a_sentence_that_is_no_longer_true_is_named(
 
 
 @pytest.mark.parametrize("name", ["reproduction.md.j2", "readme.md.j2"])
-def test_numbers_are_looked_up_and_not_typed(name: str) -> None:
+def test_templates_contain_no_measurements(name: str) -> None:
     text = (RESULTS / name).read_text()
     for syntax in (r"\{#.*?#\}", r"\{\{.*?\}\}", r"\{%.*?%\}", r"```.*?```", r"`[^`]*`"):
         text = re.sub(syntax, "", text, flags=re.DOTALL)
@@ -71,7 +68,7 @@ def test_numbers_are_looked_up_and_not_typed(name: str) -> None:
     assert [line for line in text.splitlines() if re.search(r"\d", line)] == []
 
 
-def test_tables_are_those_of_the_records(tmp_path: Path) -> None:
+def test_tables_match_the_records(tmp_path: Path) -> None:
     write_tables(collect([RESULTS]), tmp_path)
     published = ROOT / REPORT / "tables"
     for made in sorted((tmp_path / "tables").glob("*.md")):
@@ -86,14 +83,7 @@ def _cells(path: Path) -> list[str]:
         return [cell for row in csv.reader(file) for cell in row]
 
 
-def tracked(*paths: str) -> list[Path]:
-    """Files that git knows."""
-    command = ["git", "ls-files", *paths]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [ROOT / name for name in listed.stdout.splitlines()]
-
-
-def test_archives_are_small_and_name_no_folder_of_a_machine() -> None:
+def test_archives_are_small_and_contain_no_local_paths() -> None:
     files = tracked("results")
     assert sum(path.stat().st_size for path in files) < 20 * 2**20
     archives = [path for path in files if path.name == ARCHIVE]
@@ -102,20 +92,3 @@ def test_archives_are_small_and_name_no_folder_of_a_machine() -> None:
         text = lzma.decompress(path.read_bytes()).decode()
         assert '"paths"' not in text
         assert "/tmp/" not in text  # noqa: S108
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "REPRODUCTION.md",
-        *(f"results/report/{d}/all.md" for d in ("tables", "figures")),
-    ],
-)
-def test_links_and_pictures_exist(page: str) -> None:
-    known = {path.resolve() for path in tracked()}
-    known |= {folder for path in known for folder in path.parents}
-    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
-    targets = re.findall(r"\]\(((?!http)[^)#]+)", text)
-    folder = (ROOT / page).parent
-    assert [target for target in targets if (folder / target).resolve() not in known] == []

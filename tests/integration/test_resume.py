@@ -1,8 +1,7 @@
-"""Kill a run at random points, resume it, and get the run that nobody disturbed."""
+"""A run that is killed at random points and resumed equals one that was not."""
 
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -10,7 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.integration.commands import TRAIN, record, run_dirs, start, wait_until_it_catches
+from tests.integration.commands import (
+    COUNTED_TRAIN,
+    TRAIN,
+    record,
+    run_dirs,
+    start,
+    steps,
+    wait_until_it_catches,
+)
 from tests.integration.forked import Forked, run_forked
 
 pytestmark = pytest.mark.slow
@@ -26,12 +33,6 @@ OPTIONS = [
     "model.input_dropout=0.2",
     "model.dropout=[0.25]",
 ]
-COUNTED = [sys.executable, "-m", "tests.integration.counted_train"]
-
-
-def steps(folder: Path) -> int:
-    path = folder / "steps"
-    return path.stat().st_size if path.exists() else 0
 
 
 def rows(folder: Path) -> int:
@@ -40,16 +41,16 @@ def rows(folder: Path) -> int:
     )
 
 
-def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+def test_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
-    assert run_forked(COUNTED, *OPTIONS, cwd=whole).returncode == 0
+    assert run_forked(COUNTED_TRAIN, *OPTIONS, cwd=whole).returncode == 0
     per_epoch = steps(whole) // 4
     chance = random.Random(0)  # noqa: S311 - not for secrets
     expected = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}
     for epoch, (signum, code) in enumerate(expected.items()):
         target = epoch * per_epoch + chance.randint(1, per_epoch // 2)
-        process = Forked(COUNTED, *OPTIONS, cwd=killed)
+        process = Forked(COUNTED_TRAIN, *OPTIONS, cwd=killed)
         while steps(killed) < target and process.poll() is None:
             time.sleep(0.001)
         process.send_signal(signum)
@@ -64,10 +65,10 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
             continue
         assert "The same command goes on" in output
         mid_epoch = torch.load(folder / "checkpoints" / "interrupted.ckpt", weights_only=True)
-        assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was made twice
+        assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was repeated
     before = steps(killed)
     assert rows(killed) < 4
-    assert run_forked(COUNTED, *OPTIONS, cwd=killed).returncode == 0
+    assert run_forked(COUNTED_TRAIN, *OPTIONS, cwd=killed).returncode == 0
     assert 0 < before < steps(whole) <= steps(killed) <= steps(whole) + per_epoch
     [one], [two] = run_dirs(whole), run_dirs(killed)
     assert record(one)["series"] == record(two)["series"]
@@ -82,7 +83,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, code: int) -> None:
+def test_signal_during_startup(tmp_path: Path, signum: int, code: int) -> None:
     process = start(TRAIN, *OPTIONS, cwd=tmp_path)
     wait_until_it_catches(process, signal.SIGTERM)  # train.py begins; torch is not imported yet
     process.send_signal(signum)
@@ -91,7 +92,7 @@ def test_a_signal_during_the_start_ends_it_at_once(tmp_path: Path, signum: int, 
     assert "Traceback" not in output
 
 
-def test_resume_never_begins_again(tmp_path: Path) -> None:
+def test_resume_never_starts_over(tmp_path: Path) -> None:
     process = Forked(TRAIN, *OPTIONS, cwd=tmp_path)
     while rows(tmp_path) < 1 and process.poll() is None:
         time.sleep(0.002)

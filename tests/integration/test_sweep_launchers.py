@@ -1,4 +1,4 @@
-"""Sweeps on SLURM's stand-in and by Optuna, and what each launcher refuses."""
+"""Sweeps through submitit's local executor and Optuna, and missing extras."""
 
 import os
 import signal
@@ -21,8 +21,8 @@ def statuses(folder: Path) -> list[str]:
     return sorted(record(run_dir)["status"] for run_dir in run_dirs(folder))
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="finds the job as Linux shows it")
-def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds the process of the job")
+def test_job_out_of_time_is_requeued_and_continues(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     long = ["data.n_samples=3000", "optim.batch_size=8", "trainer.max_epochs=3", *SMALL[2:]]
     process = Forked(TRAIN, "-m", *SLURM, *long, cwd=tmp_path)
@@ -38,7 +38,7 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on(tmp_path: Path) -> N
     assert "Requeued" in log.read_text() + log.with_suffix(".err").read_text()
 
 
-def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
+def test_optuna_prunes_and_continues(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     search = ["-m", "hydra/sweeper=optuna", "hydra/launcher=local", "hydra.launcher.workers=2"]
     search += ["optim.lr=tag(log,interval(1e-4,0.5))", "model=dense,focus_s"]
@@ -66,7 +66,7 @@ def test_optuna_searches_prunes_and_goes_on(tmp_path: Path) -> None:
         ("optuna", "hydra/sweeper=optuna"),
     ],
 )
-def test_an_absent_extra_is_named(
+def test_missing_extra_is_named(
     tmp_path: Path, package: str, choice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # importing it fails
@@ -77,7 +77,7 @@ def test_an_absent_extra_is_named(
     assert line == f"Error: {choice} needs: pip install 'focusing[{extra}]'"
 
 
-def test_a_wrong_name_stops_a_sweep_before_it_begins(tmp_path: Path) -> None:
+def test_wrong_option_stops_a_sweep_before_it_starts(tmp_path: Path) -> None:
     done = run_here("train", "-m", "model.sgima=0.1,0.2", "seed=range(100)", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "Error: model.sgima is not an option, did you mean model.sigma?\n"

@@ -1,7 +1,4 @@
-"""focusing train: when it repeats itself, what it prints, and how it fails.
-
-What a run leaves is tested in test_wheel.py, by a command of its own process.
-"""
+"""focusing train: force, output and errors. test_wheel.py checks the files of a run."""
 
 import json
 import shutil
@@ -28,7 +25,7 @@ SUBPROCESS = (
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working directory with a finished run of ``python train.py``."""
+    """Return a working directory with a finished run."""
     folder = tmp_path_factory.mktemp("trained")
     done = run_forked(TRAIN, *OPTIONS, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -37,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def finished(trained: Path, tmp_path: Path) -> Path:
-    """The folder of a copy of that run, in ``tmp_path``."""
+    """Copy that run into ``tmp_path``; returns its folder."""
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     [folder] = run_dirs(tmp_path)
     return folder
@@ -50,9 +47,7 @@ def sentence(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
-def test_force_repeats_bit_for_bit_and_keeps_the_result_if_it_cannot_begin(
-    finished: Path, tmp_path: Path
-) -> None:
+def test_force_repeats_bit_for_bit(finished: Path, tmp_path: Path) -> None:
     first, stamp = record(finished), (finished / "result.json").stat().st_mtime_ns
     failed = run_here("train", *OPTIONS, "force=true", "trainer.accelerator=tpu", cwd=tmp_path)
     assert failed.returncode == 1
@@ -64,7 +59,7 @@ def test_force_repeats_bit_for_bit_and_keeps_the_result_if_it_cannot_begin(
     assert run_dirs(tmp_path) == [finished]
 
 
-def test_warnings_are_shown_once_and_a_failing_job_does_not_stop_the_others(
+def test_warnings_are_shown_once_and_failures_stop_no_other_job(
     tmp_path: Path,
 ) -> None:
     stuck = [f"callbacks.stuck.{option}" for option in ("window=2", "tolerance=9", "information=1")]
@@ -74,7 +69,7 @@ def test_warnings_are_shown_once_and_a_failing_job_does_not_stop_the_others(
         assert done.returncode == len(jobs[:1]), done.stderr
         [warning] = [line for line in done.stderr.splitlines() if line.startswith("Warning")]
         assert "Stuck foci: 4 of 4 in hidden1" in warning
-        assert ("data.noise_position=right" in warning) == bool(jobs)  # it names its job
+        assert ("data.noise_position=right" in warning) == bool(jobs)  # the name of the job
         assert "Stuck foci" not in done.stdout
         assert ("data.noise_position=top is not one of" in done.stderr) == bool(jobs)
         assert "Traceback" not in done.stderr
@@ -82,7 +77,7 @@ def test_warnings_are_shown_once_and_a_failing_job_does_not_stop_the_others(
     assert not list(tmp_path.rglob("*.log"))
 
 
-def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
+def test_multirun_is_quiet(tmp_path: Path) -> None:
     groups = ["experiment=learning_to_focus,sides", "variant=text,author"]
     options = ["debug=fast", "protocol=holdout", "data.n_samples=200"]
     done = run_here("train", "-m", *groups, *options, cwd=tmp_path)
@@ -107,16 +102,14 @@ def test_multirun_is_quiet_and_has_a_record_per_job(tmp_path: Path) -> None:
         ("paths.output_dir=/proc/nowhere", "/proc/nowhere: No such file or directory"),
     ],
 )
-def test_a_wrong_option_is_a_sentence_before_anything_starts(
+def test_wrong_option_is_one_line_before_anything_starts(
     tmp_path: Path, override: str, expected: str
 ) -> None:
     assert expected in sentence(run_here("train", *SMALL, override, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_callback_of_ones_own_is_trusted_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trust_target_allows_own_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "watching.py").write_text(
         "import pytorch_lightning as pl\n"
         "class Watch(pl.Callback):\n"
@@ -139,7 +132,7 @@ def test_a_callback_of_ones_own_is_trusted_by_name(
     assert "another _target_, which is refused" in sentence(done)
 
 
-def test_two_loops_may_be_compared_in_json(
+def test_loop_benchmark_writes_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "loop.json"

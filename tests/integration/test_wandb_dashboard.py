@@ -1,4 +1,4 @@
-"""``focusing wandb dashboard``: what W&B is sent, by the command and by the code that it saves."""
+"""``focusing wandb dashboard``: the workspace that the command, or its saved code, sends."""
 
 import json
 import runpy
@@ -14,7 +14,7 @@ from tests.command_line import wandb as _wandb
 from tests.integration.wandb_server import Server
 from tests.unit.reports.records import add_run
 
-# wandb-workspaces, when it is imported.
+# From importing wandb-workspaces.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -30,19 +30,19 @@ def records(no_wandb: None, tmp_path: Path) -> None:
 
 
 def spec(server: Server) -> dict[str, Any]:
-    """What the only workspace shows."""
+    """Return the spec of the only workspace."""
     (view,) = server.views
     assert view["displayName"] == "Focusing"
     shown = json.loads(view["spec"])
     for section in shown["section"]["panelBankConfig"]["sections"]:
         for panel in section["panels"]:
-            del panel["__id__"]  # drawn at random
+            del panel["__id__"]  # random
     for run_set in shown["section"]["runSets"]:
         del run_set["id"]
     return shown  # type: ignore[no-any-return]
 
 
-def test_the_workspace_is_made_once_and_is_code(
+def test_workspace_is_created_once_and_saved_as_code(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("wandb_workspaces")
@@ -67,7 +67,7 @@ def test_the_workspace_is_made_once_and_is_code(
     assert [key["name"] for key in runs["grouping"]] == ["group", "config_hash.value"]
 
     dashboard(["--project", "p"])
-    assert spec(server) == made  # and no second one
+    assert spec(server) == made  # not a second one
 
     dashboard(["--project", "p", "--save", "mine.py"])
     server.views.clear()
@@ -77,7 +77,7 @@ def test_the_workspace_is_made_once_and_is_code(
     assert spec(server) == made
 
 
-def test_the_command_finds_its_way(capsys: pytest.CaptureFixture[str]) -> None:
+def test_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
     _wandb(["dashboard", "--dry-run", "--name", "Ours"])
     assert "name='Ours'" in capsys.readouterr().out
     _wandb(["sweep", "seed=0,1", "--dry-run"])
@@ -86,7 +86,7 @@ def test_the_command_finds_its_way(capsys: pytest.CaptureFixture[str]) -> None:
         _wandb(["pull"])
 
 
-def test_without_key_or_package_a_sentence(
+def test_missing_key_or_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("wandb_workspaces")

@@ -1,4 +1,4 @@
-"""W&B's real client without a network: what a run holds, and one run per job whatever happens."""
+"""W&B's client without a network: the contents of a run, and one run per job."""
 
 import json
 import socket
@@ -50,7 +50,7 @@ JOBS = """
 
 
 def run(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run jobs in a process of their own, which has no key and whose W&B knows nothing of ours."""
+    """Run jobs in a new process without a key and without the settings of the user."""
     ours = {"HOME": str(folder), "NETRC": str(folder / "netrc"), "MPLCONFIGDIR": str(folder)}
     path = folder / "jobs.py"
     path.write_text(textwrap.dedent(JOBS) + textwrap.dedent(script))
@@ -61,7 +61,7 @@ def run(folder: Path, script: str, **environment: str) -> subprocess.CompletedPr
 
 @cache
 def records(run_folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What W&B wrote, by type, read by its own command."""
+    """Read what W&B wrote, by type, with its own command."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run_folder)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     by_type: dict[str, list[dict[str, Any]]] = {}
@@ -96,7 +96,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout + done.stderr
 
 
-def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None:
+def test_offline_run_contains_config_history_and_images(jobs: tuple[Path, str]) -> None:
     (folder,) = offline(jobs[0] / "a" / "seed=0")
     written = records(folder)
     opened = written["run"][0]
@@ -116,7 +116,7 @@ def test_a_run_holds_config_history_and_pictures(jobs: tuple[Path, str]) -> None
     assert written["exit"][0]["exit_code"] == 0
 
 
-def test_a_run_of_the_command_holds_all_and_ends_with_how_to_send_it(tmp_path: Path) -> None:
+def test_command_logs_everything_and_says_how_to_send_it(tmp_path: Path) -> None:
     options = ["data.n_samples=100", "trainer.max_epochs=10", "figures=false"]
     options += ["logger=wandb", "logger.wandb.checkpoint=true"]
     here = {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc")}
@@ -133,12 +133,12 @@ def test_a_run_of_the_command_holds_all_and_ends_with_how_to_send_it(tmp_path: P
     for statistic in ("mu_mean", "mu_std", "sigma_mean", "sigma_std"):
         assert keys[f"focus/hidden1/{statistic}"] == 11  # the start, and after each epoch
     assert keys["lr/weight"] == keys["lr/mu"] == keys["lr/sigma"] == 11
-    assert len(list(folder.glob("files/media/images/focus/hidden1*.png"))) == 11  # tenths, the end
+    assert len(list(folder.glob("files/media/images/focus/hidden1*.png"))) == 11
     assert any("test/confusion_matrix" in key for key in keys)
     assert any(artifact["name"].startswith("checkpoint-") for artifact in written["artifact"])
 
 
-def test_the_picture_of_the_foci_is_not_black(jobs: tuple[Path, str]) -> None:
+def test_image_of_the_foci_is_not_black(jobs: tuple[Path, str]) -> None:
     import numpy as np
     from PIL import Image
 
@@ -152,7 +152,7 @@ def test_the_picture_of_the_foci_is_not_black(jobs: tuple[Path, str]) -> None:
         assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
 
 
-def test_one_run_per_job_though_one_raised_and_one_stayed_open(jobs: tuple[Path, str]) -> None:
+def test_one_run_per_job_even_after_failures(jobs: tuple[Path, str]) -> None:
     codes = {}
     for name in ("a", "b", "left open", "c"):
         folders = offline(jobs[0] / name / "seed=0")
@@ -161,7 +161,7 @@ def test_one_run_per_job_though_one_raised_and_one_stayed_open(jobs: tuple[Path,
     assert "was left open by an earlier job: closed as failed" in jobs[1]
 
 
-def test_a_resumed_job_continues_its_run(jobs: tuple[Path, str]) -> None:
+def test_resumed_job_continues_its_run(jobs: tuple[Path, str]) -> None:
     folder = jobs[0] / "b" / "seed=0"
     ids = {records(path)["run"][0]["run_id"] for path in offline(folder)}
     assert ids == {(folder / "wandb" / "run_id").read_text()}
@@ -169,26 +169,21 @@ def test_a_resumed_job_continues_its_run(jobs: tuple[Path, str]) -> None:
     assert len(others) == 4
 
 
-def test_says_why_it_is_offline_and_how_to_send(jobs: tuple[Path, str]) -> None:
-    assert jobs[1].count("W&B: no API key (wandb login), so runs are kept") == 1
-    assert "focusing wandb push" in jobs[1]
-
-
-def test_a_silent_server_does_not_hang_the_run(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections, never answers
+def test_silent_server_does_not_block_the_run(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts connections, never answers
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         script = 'job(out / "a", timeout=2)\njob(out / "b", timeout=2)'
         done = run(tmp_path, script, WANDB_BASE_URL=url, WANDB_API_KEY="0" * 40)
-    assert done.stderr.count("W&B did not answer") == 1  # the second job knows
+    assert done.stderr.count("W&B did not answer") == 1  # not again by the second job
     for name in ("a", "b"):
         (folder,) = offline(tmp_path / name)
         assert records(folder)["exit"][0]["exit_code"] == 0
 
 
-def test_disabled_leaves_nothing(jobs: tuple[Path, str]) -> None:
-    assert offline(jobs[0] / "disabled") == []
-    assert (jobs[0] / "disabled" / "metrics.csv").exists()
-
-
-def test_online_without_a_key_is_refused_in_a_sentence(jobs: tuple[Path, str]) -> None:
-    assert "refused: W&B: No API key configured" in jobs[1]
+def test_modes_without_a_key(jobs: tuple[Path, str]) -> None:
+    folder, output = jobs
+    assert output.count("W&B: no API key (wandb login), so runs are kept") == 1
+    assert "focusing wandb push" in output
+    assert offline(folder / "disabled") == []
+    assert (folder / "disabled" / "metrics.csv").exists()
+    assert "refused: W&B: No API key configured" in output

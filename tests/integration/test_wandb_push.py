@@ -1,4 +1,4 @@
-"""``focusing wandb push`` with W&B's real client, against a small server."""
+"""``focusing wandb push`` with W&B's client, against a fake server."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("no_wandb")
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    """A run with all that a run can leave."""
+    """Write a run with everything that a run can leave."""
     folder = add_run(
         tmp_path / "outputs",
         "mine",
@@ -59,7 +59,7 @@ def epochs(sent: dict[str, Any]) -> list[Any]:
     return [(row["epoch"], row["test/acc"]) for row in sent["history"] if "test/acc" in row]
 
 
-def test_a_run_is_sent_whole_and_once(
+def test_run_is_sent_once(
     run_dir: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     push(["outputs", "--project", "p"])
@@ -106,7 +106,7 @@ def test_a_run_is_sent_whole_and_once(
     assert sorted(server.runs) == [name.replace("p/", "another/"), name]
 
 
-def test_what_was_cut_short_is_completed(run_dir: Path, server: Server) -> None:
+def test_interrupted_push_is_completed(run_dir: Path, server: Server) -> None:
     whole = (run_dir / "figures/losses.png").read_bytes()
     (run_dir / "figures/losses.png").write_bytes(b"")
     with pytest.raises(
@@ -124,12 +124,12 @@ def test_what_was_cut_short_is_completed(run_dir: Path, server: Server) -> None:
     assert sent["summary"]["figures/losses"]["size"] == len(whole)
 
 
-def test_what_was_logged_while_it_trained_is_the_same_run(run_dir: Path, server: Server) -> None:
+def test_push_updates_a_run_logged_during_training(run_dir: Path, server: Server) -> None:
     (run_dir / "wandb").mkdir()
     (run_dir / "wandb" / "run_id").write_text("live1234")
     push(["outputs"])
     assert list(server.runs) == ["focusing/live1234"]
-    # An online run has its history and scores, but neither figures nor our mark.
+    # A run that was logged online has history and scores, but no figures and no mark of ours.
     sent = server.runs["focusing/live1234"]
     rows = len(sent["history"])
     del sent["summary"]["record"], sent["summary"]["figures/losses"]
@@ -139,7 +139,7 @@ def test_what_was_logged_while_it_trained_is_the_same_run(run_dir: Path, server:
     assert "figures/losses" in sent["summary"]
 
 
-def test_trials_are_a_table(
+def test_trials_become_a_table(
     tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def trial(number: int, **scores: float) -> None:
@@ -164,7 +164,7 @@ def test_trials_are_a_table(
     assert capsys.readouterr().out.splitlines()[-1] == "Sent 1 run to me/focusing."
 
 
-def test_without_a_key_or_network_it_says_what_it_would_do(
+def test_missing_key_or_network(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = r"so 1 run for focusing not sent \(--dry-run lists them\)\.$"

@@ -1,4 +1,4 @@
-"""A W&B sweep from our file: the real ``wandb sweep`` takes it, a real agent runs our command."""
+"""A W&B sweep from our file, with the real ``wandb sweep`` and a real agent."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ cli(["agent", "--count", "1", "me/p/sweep1"], standalone_mode=False)
 """
 
 
-def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     swept = ["model=focus_s,dense", "~callbacks.stuck", "name=mine", *SMALL]
     out = tmp_path / "sweep.yaml"
     write_sweep(["-m", *swept, "--project", "p", "--out", str(out)])
@@ -36,7 +36,7 @@ def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture
         (folder,) = run_dirs(tmp_path)
         left = record(folder)
         assert left["config"]["model"]["name"] == "focus_s"
-        # The run is the one of the sweep, and its config is whole.
+        # The run belongs to the sweep, and its config is complete.
         ((name, sent),) = server.runs.items()
         assert name == "p/agent1"
         assert (folder / "wandb" / "run_id").read_text() == "agent1"
@@ -48,7 +48,7 @@ def test_an_agent_runs_our_command(tmp_path: Path, capsys: pytest.CaptureFixture
         rows = [row["test/acc"] for row in sent["history"] if "test/acc" in row]
         assert rows == left["series"]["test/acc"]
 
-        # What the command adds afterwards: tables of the foci, and nothing twice.
+        # Pushing afterwards adds tables of the foci, and nothing twice.
         done = run_forked(FOCUSING, "wandb", "push", cwd=tmp_path, **ours)
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("Sent 1 run to me/p.\n")

@@ -1,4 +1,4 @@
-"""The wheel brings its configs along; its command works in any folder and leaves a whole run."""
+"""The wheel contains the configs, and its command writes a complete run in any folder."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.integration.commands import ROOT, environment, record, run_dirs
 pytestmark = pytest.mark.slow
 
 
-def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
+def test_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     [wheel] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
@@ -27,7 +27,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     assert data
     assert {path.relative_to(ROOT / "src").as_posix() for path in data} <= {*names}
     assert any(name.startswith("hydra_plugins/focusing_sweeps/") for name in names)
-    assert "hydra_plugins/__init__.py" not in names  # it is shared with other projects
+    assert "hydra_plugins/__init__.py" not in names  # a namespace package
     [entry] = site.glob("*.dist-info/entry_points.txt")
     assert "focusing = focusing.cli:main" in entry.read_text()
 
@@ -37,7 +37,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
     done = subprocess.run(
         [*start, "train", "trainer.max_epochs=4"],
         cwd=folder,
-        env=environment(PYTHONPATH=str(site), NUMBA_DISABLE_JIT="1"),  # compiling takes seconds
+        env=environment(PYTHONPATH=str(site), NUMBA_DISABLE_JIT="1"),  # saves seconds
         capture_output=True,
         text=True,
         timeout=300,
@@ -51,7 +51,7 @@ def test_the_wheel_trains_outside_the_checkout(tmp_path: Path) -> None:
 
 
 def check_default_run(folder: Path) -> None:
-    """Four epochs of ``focusing train`` without options."""
+    """Check four epochs of ``focusing train`` without other options."""
     assert folder.parts[-3] == "learning_to_focus"
     assert {path.name for path in folder.iterdir()} == {
         *("config.yaml", "result.json", "metrics.csv", "focus.npz", "checkpoints", "figures")
@@ -70,7 +70,7 @@ def check_default_run(folder: Path) -> None:
     assert run["scores"]["holdout"] is None
     assert run["scores"]["best_test"]["value"] == max(run["series"]["test/acc"])
     assert run["scores"]["last"] == {"value": run["series"]["test/acc"][-1], "epoch": 3}
-    # 40 inputs, 4 neurons with foci and batch norm, 2 classes; connections: those within the foci.
+    # 40 inputs, 4 neurons with foci and batch norm, 2 classes; connections are those in the foci.
     assert run["network"]["parameters"] == run["network"]["trained"] == 190
     assert 8 < run["network"]["connections"] == run["network"]["multiply_adds"] <= 168
     assert run["wall_seconds"] > 0

@@ -1,7 +1,4 @@
-"""A small server that answers as W&B's does to the calls that we make, and remembers them.
-
-Runs are kept as W&B keeps them: what was sent once is there when it is asked for again.
-"""
+"""A fake W&B server, which stores what it is sent and answers the calls that we make."""
 
 import gzip
 import itertools
@@ -22,11 +19,11 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Viewer": {"viewer": VIEWER},
     "GetDefaultEntity": {"viewer": VIEWER},
     "ArtifactType": {"project": {"artifact": None}},
-    # As if the artifact were known: its files are not sent.
+    # As if the artifact were known, so that its files are not sent.
     "CreateArtifact": {"createArtifact": {"artifact": {**ARTIFACT, "state": "COMMITTED"}}},
     "CreateAgent": {"createAgent": {"agent": {"id": "agent"}}},
 }
-"""What is always answered."""
+"""Constant answers."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -72,14 +69,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """What W&B would have.
+    """The state of the server.
 
     Attributes:
         runs: project/id -> config, history, summary, state and so on.
         files: name -> content; pictures and tables.
         views: saved workspaces.
         sweep: the file of a sweep.
-        work: what its agents have still to run.
+        work: runs that its agents have still to do.
         calls: names of all requests.
     """
 
@@ -104,7 +101,7 @@ class Server(ThreadingHTTPServer):
         return {"WANDB_BASE_URL": self.url, "WANDB_API_KEY": "0" * 40}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # a client that is done hangs up
+        pass  # clients hang up when they are done
 
     def answer(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
         handler = getattr(self, f"on_{operation}", None)
@@ -128,7 +125,7 @@ class Server(ThreadingHTTPServer):
             "config": json.dumps(run["config"]),
             "tags": run["tags"],
             "notes": None,
-            "wandbConfig": '{"t": {}}',  # the run has begun
+            "wandbConfig": '{"t": {}}',  # the run has started
         }
         return {"model": {**_project(variables["project"]), "bucket": bucket}}
 
@@ -210,7 +207,7 @@ class Server(ThreadingHTTPServer):
 
     def on_Heartbeat(self, variables: dict[str, Any]) -> dict[str, Any]:
         commands: list[dict[str, Any]] = []
-        if not json.loads(variables["runState"]):  # the agent has nothing to do
+        if not json.loads(variables["runState"]):  # the agent is idle
             commands = [{"type": "exit"}]
             if self.work:
                 args = {name: {"value": value} for name, value in self.work.pop(0).items()}

@@ -1,1 +1,1 @@
-"""The experiments of the paper: what there is, what it costs, and the stacked trials of Table 1."""
+"""The experiments of the paper: their list and cost, and the stacked trials of Table 1."""

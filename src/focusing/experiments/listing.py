@@ -1,6 +1,6 @@
-"""``focusing experiments``: what there is, where it is in the paper, and what it costs here.
+"""``focusing experiments``: lists the experiments, their place in the paper and their cost.
 
-Costs are estimated from a few steps of every network on this machine.
+Costs are estimated from a few training steps of each network on this machine.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from focusing.sweep.expansion import expand_parts, hydra_context
 
 Overrides = tuple[str, ...]
 
-FREE_OPTIONS = ("seed", "data.fold", "optim.lr_mu", "optim.sigma_l2", "sweep.trial")
-"""Options that make no difference to the cost of a run."""
+COST_NEUTRAL_OPTIONS = ("seed", "data.fold", "optim.lr_mu", "optim.sigma_l2", "sweep.trial")
+"""Options that do not change the cost of a run."""
 UNITS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
 SAMPLES = {
     "mnist": (60_000, 10_000),
@@ -51,22 +51,22 @@ SAMPLES = {
     "dna": (2000, 1186),
     "imdb": (25_000, 25_000),
 }
-"""Training and test samples of the data sets, as they are split by default."""
+"""Number of training and test samples of each data set, in its default split."""
 RANDOM_TEST_SHARE = {"dna": 0.2}
-"""Test shares of random splits that differ from those above, if the user sets none."""
+"""Default test shares of random splits, where they differ from the split above."""
 RUN_SECONDS, EPOCH_SECONDS = 1.0, 0.03
-"""What a run and each of its epochs take beside the steps: reading, scoring and writing."""
+"""Overhead per run and per epoch: reading, scoring and writing."""
 PROBE_BATCH, SLOW_SECONDS = 4, 0.5
-"""Samples of a first step; if it takes so many seconds, whole batches are not measured."""
+"""Batch size of a first probe; if it takes longer than this, no whole batch is measured."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of conf/experiment/.
+    """An experiment in conf/experiment/.
 
     Attributes:
-        name: of its file.
-        paper: the table, figure or section of the paper that it repeats.
+        name: of its file, without the suffix.
+        paper: the table, figure or section of the paper that it reproduces.
         about: what it does, in a few words.
     """
 
@@ -76,7 +76,7 @@ class Experiment:
 
 
 def experiments() -> dict[str, Experiment]:
-    """All experiments by name. Their files begin with a comment, ``<place in paper>: <what>``."""
+    """Read all experiments by name. Their files begin with ``# <place in paper>: <what>``."""
     files = sorted((config_dir() / "experiment").glob("*.yaml"))
     return {path.stem: _read_experiment(path) for path in files}
 
@@ -93,15 +93,15 @@ def _read_experiment(path: Path) -> Experiment:
 
 
 def find_experiment(name: str) -> Experiment:
-    """The experiment of that name."""
+    """Look an experiment up by name."""
     known = experiments()
     if name in known:
         return known[name]
     raise UserError(f"experiment={name} does not exist{suggest(name, known, cutoff=0.4)}")
 
 
-def jobs_of(overrides: Sequence[str]) -> list[Overrides]:
-    """The jobs of a command, each as the command line of a single run, in the sweeper's order."""
+def expand_command(overrides: Sequence[str]) -> list[Overrides]:
+    """Expand a command into the command lines of its runs, in the order of the sweeper."""
     with hydra_context() as context:
         hydra = context.config_loader.load_configuration(
             "train", list(overrides), run_mode=RunMode.MULTIRUN
@@ -111,11 +111,11 @@ def jobs_of(overrides: Sequence[str]) -> list[Overrides]:
         return [job.overrides for job in jobs]
 
 
-def configs_of(runs: Sequence[Overrides]) -> list[tuple[dict[str, Any], int]]:
-    """The configs of jobs, each with the number of jobs that cost the same."""
+def distinct_configs(runs: Sequence[Overrides]) -> list[tuple[dict[str, Any], int]]:
+    """Return the configs of runs, each with the number of runs that cost the same."""
 
     def matters(override: str) -> bool:
-        return override.lstrip("+").partition("=")[0] not in FREE_OPTIONS
+        return override.lstrip("+").partition("=")[0] not in COST_NEUTRAL_OPTIONS
 
     counts = Counter(tuple(filter(matters, run)) for run in runs)
     with hydra_context():
@@ -126,8 +126,8 @@ def list_experiments(args: argparse.Namespace) -> None:
     """Print a table of experiments.
 
     Args:
-        args: ``words`` are names, all if there are none, and overrides such as ``size=quick``;
-            ``fresh`` forgets what was measured before.
+        args: ``words`` holds names (none: all experiments) and overrides such as ``size=quick``;
+            ``fresh`` discards earlier measurements.
     """
     overrides = [word for word in args.words if "=" in word]
     names = [word for word in args.words if "=" not in word]
@@ -141,7 +141,7 @@ def list_experiments(args: argparse.Namespace) -> None:
     with Console(stderr=True).status("") as status:  # measuring takes seconds per network
         for experiment in chosen:
             status.update(f"measuring {experiment.name}")
-            runs, seconds = cost_of((f"experiment={experiment.name}", *overrides))
+            runs, seconds = estimate_cost((f"experiment={experiment.name}", *overrides))
             total += seconds
             row = (experiment.name, experiment.paper, experiment.about)
             table.add_row(*row, str(runs), duration(seconds))
@@ -153,7 +153,7 @@ def list_experiments(args: argparse.Namespace) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 40 s, 12 min, 3.5 h, 21 d."""
+    """Format a time for people: 40 s, 12 min, 3.5 h, 21 d."""
     for name, length in UNITS:
         if seconds >= 2 * length:
             number = seconds / length
@@ -162,20 +162,18 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def cost_of(command: Overrides) -> tuple[int, float]:
-    """Number of runs of a command, and the seconds they take one after the other."""
-    runs = jobs_of(command)
-    [(config, _)] = configs_of([command])
+def estimate_cost(command: Overrides) -> tuple[int, float]:
+    """Return the number of runs of a command, and the seconds they take one after the other."""
+    runs = expand_command(command)
+    [(config, _)] = distinct_configs([command])
     if config["sweep"]["stacked"]:
         return len(runs), stacked_seconds(config)
-    seconds = sum(
-        count * run_seconds(config, *cached_speed(config)) for config, count in configs_of(runs)
-    )
-    return len(runs), seconds
+    configs = distinct_configs(runs)
+    return len(runs), sum(n * run_seconds(config, *cached_speed(config)) for config, n in configs)
 
 
 def run_seconds(config: Mapping[str, Any], step: float, sample: float) -> float:
-    """Seconds of a run, if an optimizer step and the evaluation of one sample take so long."""
+    """Return the seconds of a run, given those of a training step and of one test sample."""
     train, test = sample_counts(config["data"])
     held_out = round(train * config["protocol"]["holdout"])
     steps = math.ceil((train - held_out) / config["optim"]["batch_size"])
@@ -185,7 +183,7 @@ def run_seconds(config: Mapping[str, Any], step: float, sample: float) -> float:
 
 
 def sample_counts(data: Mapping[str, Any]) -> tuple[int, int]:
-    """Training and test samples of the data of a config."""
+    """Return the number of training and test samples of a data config."""
     if "split" not in data:
         test = round(data["n_samples"] * data["test_share"])
         return data["n_samples"] - test, test
@@ -202,7 +200,7 @@ def sample_counts(data: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def cached_speed(config: Mapping[str, Any]) -> tuple[float, float]:
-    """Seconds of a step and of a sample of a config's network, measured once on this machine."""
+    """Return the seconds of a training step and of one test sample, measured once per machine."""
     optim = config["optim"]
     data = {k: v for k, v in config["data"].items() if k not in ("fold", "split_seed", "fake")}
     key = [config["model"], data, optim["batch_size"], optim["name"], _uses_gpu(config)]
@@ -211,7 +209,7 @@ def cached_speed(config: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def cached(key: Any, measure: Callable[[], Any]) -> Any:
-    """What was measured before for a key, this machine and these versions, or is measured now."""
+    """Return the cached measurement of a key for this machine and version, or measure it now."""
     import torch
 
     from focusing import __version__
@@ -221,7 +219,7 @@ def cached(key: Any, measure: Callable[[], Any]) -> Any:
     path = cache_path()
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or cut short
+    except (OSError, ValueError):  # missing or truncated
         known = {}
     if name not in known:
         known[name] = measure()
@@ -231,7 +229,7 @@ def cached(key: Any, measure: Callable[[], Any]) -> Any:
 
 
 def cache_path() -> Path:
-    """The file of measured speeds, in the user's cache folder."""
+    """Return the file of measured speeds in the user's cache folder."""
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("focusing")) / "speeds.json"
@@ -244,7 +242,7 @@ def _uses_gpu(config: Mapping[str, Any]) -> bool:
 
 
 def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
-    """Take a few steps with the real network, on fake data in batches of the real size."""
+    """Measure :func:`cached_speed` with the real network and batch size, on fake data."""
     import torch
 
     from focusing.callbacks.throughput import clock
@@ -256,7 +254,7 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
     fake = {**config["data"], "fake": True, "limit_train": None, "limit_test": None}
     data = load_data({**config, "data": fake})
     device = torch.device("cuda" if _uses_gpu(config) else "cpu")
-    net = build_net(config, data, pretrained=False).to(device)  # other weights are as fast
+    net = build_net(config, data, pretrained=False).to(device)  # the weights do not matter
     batches = Batches(data.train, 1, device=device, prepare=data.prepare)
     generator, augment = torch.Generator().manual_seed(0), data.augment
 
@@ -278,7 +276,7 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
         return clock(device) - start
 
     def seconds(action: Callable[[int], Action], size: int) -> float:
-        """The time of a batch; that of a costly one extrapolates two small ones."""
+        """Time a batch; if that takes long, extrapolate from two small ones."""
         small = action(min(PROBE_BATCH, size))
         if time_of(small) < SLOW_SECONDS:
             whole = action(size)
@@ -291,30 +289,30 @@ def measure_speed(config: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def stacked_seconds(config: dict[str, Any]) -> float:
-    """Seconds of all trials of ``experiment=table1``, one group after the other.
+    """Estimate the seconds of all trials of ``experiment=table1``, one group after the other.
 
-    A cheap, a middling and a costly group are trained: their time scales ``rough_seconds``.
+    A cheap, a middling and a costly group are trained to calibrate ``estimate_seconds``.
     """
     import torch
 
-    from focusing.experiments.stack_records import groups, rough_seconds, train_group
+    from focusing.experiments.stack_records import estimate_seconds, group_trials, train_group
     from focusing.experiments.table1 import StackedTrials, one_thread
 
     pairs, cpu = list(StackedTrials(config, {}).pairs.values()), torch.device("cpu")
-    stacks = sorted(groups(pairs, cpu), key=rough_seconds)
+    stacks = sorted(group_trials(pairs, cpu), key=estimate_seconds)
 
     def measure() -> float:
-        """Seconds that take the place of one guessed second."""
+        """Return the ratio of measured to estimated seconds."""
         step = max(1, len(stacks) // 3)
         some = copy.deepcopy(stacks[step // 2 :: step])
         with TemporaryDirectory() as folder, one_thread():
             for run in (run for group in some for pair in group for run in pair):
                 run["force"], run["paths"]["output_dir"] = True, folder
-            train_group(some[0], cpu)  # the first is slow
+            train_group(some[0], cpu)  # warm up
             began = time.perf_counter()
             for group in some:
                 train_group(group, cpu)
-            return (time.perf_counter() - began) / sum(map(rough_seconds, some))
+            return (time.perf_counter() - began) / sum(map(estimate_seconds, some))
 
     key = ["table1", config["variant"], config["seed"], config["trainer"]["max_epochs"]]
-    return float(cached(key, measure)) * sum(map(rough_seconds, stacks))
+    return float(cached(key, measure)) * sum(map(estimate_seconds, stacks))

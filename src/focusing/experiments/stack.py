@@ -1,8 +1,8 @@
-"""Many small networks as one: every tensor has a leading dimension, and there is no autograd.
+"""Trains many small networks as one, with a leading dimension on every tensor and no autograd.
 
-A step of a small network is nearly all call overhead. Here a call serves all trials of a stack, and
-the dense and the focused network of a trial, which see the same batches, are rows of one matrix.
-Activations are laid out (networks, neurons, samples), so that neurons stay rows throughout.
+A step of a small network is almost all call overhead. Here one call serves all trials of a stack.
+The dense and the focused network of a trial see the same batches and are rows of one matrix.
+Activations have the layout (networks, neurons, samples), so that neurons stay rows throughout.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from focusing.nn import FocusedLinear
 from focusing.nn.focus import MIN_PHI, NORMALIZERS
 
 MASKED_BIAS = -1e30
-"""Bias of outputs that a trial with fewer classes than others in its stack does not have."""
+"""Bias of outputs that a trial does not have, because others in its stack have more classes."""
 EVALUATION_BATCH = 1024
 RATES = ("lr", "lr_mu", "lr_sigma", "l2")
-"""Options of the optimizer that trials of a stack have each for itself."""
+"""Options of the optimizer that may differ between the trials of a stack."""
 CHOSEN_BY = {"best_test": "test/acc", "holdout": "val/acc", "last": None}
-"""Protocol -> the series whose best epoch's weights are kept."""
+"""Protocol -> the metric that chooses the epoch whose weights are kept."""
 State = dict[str, Tensor]
 
 
 def trial_bytes(
     inputs: int, neurons: int, classes: int, samples: int, batch: int, itemsize: int
 ) -> int:
-    """Memory on the device of one trial of a stack, at most, while :func:`fit_stack` trains it.
+    """Return the most bytes that a trial takes on the device while :func:`fit_stack` trains it.
 
     Args:
-        inputs: of a sample, m.
-        neurons: of each hidden layer, n.
-        classes: of the trial of its stack that has the most.
-        samples: of all splits.
-        batch: samples of a batch.
+        inputs: inputs of a network, m.
+        neurons: neurons of its hidden layer, n.
+        classes: the most classes of any trial in the stack.
+        samples: of all splits together.
+        batch: batch size.
         itemsize: bytes of a number.
     """
-    weights = 11 * neurons * inputs  # of both networks with velocities, foci and gradients
+    weights = 11 * neurons * inputs  # of both networks, with velocities, foci and gradients
     small = 8 * neurons * (classes + 4)
-    # Whole and last batches have three arrays each: in training, and of two splits to test on.
-    at_once = 2 * batch + min(samples, 3 * EVALUATION_BATCH)
-    activations = 6 * neurons * at_once + batch * inputs
-    data = samples * inputs + 8 * samples * (classes + 2)  # outputs, and what scores them
+    # Whole and last batches have three arrays each: in training, and for each of two test splits.
+    rows = 2 * batch + min(samples, 3 * EVALUATION_BATCH)
+    activations = 6 * neurons * rows + batch * inputs
+    data = samples * inputs + 8 * samples * (classes + 2)  # with outputs and temporaries of scores
     return itemsize * (weights + small + activations + data) + 8 * samples * (classes + 4)
 
 
 class Stack:
     """A dense and a focused network for each of T trials, trained together by SGD.
 
-    All have m inputs and one hidden layer of n neurons with batch norm. Biases before a batch norm
-    are 0 and stay so: the norm removes them, and they have no gradient. The weights of the networks
-    are copied in; :meth:`state` returns the trained ones.
+    All have m inputs and one hidden layer of n neurons with batch norm. The biases before a batch
+    norm are 0 and stay so: the norm cancels them, and they have no gradient. The weights are
+    copied from the networks; :meth:`state` returns the trained ones.
 
     Args:
         dense: T networks without focus.
         focused: T networks with a normalised gaussian focus on a line.
-        optims: the options of each trial's optimizer; trials differ in ``RATES`` alone.
+        optims: optimizer options of each trial; they may differ in ``RATES`` only.
         device: where to train.
 
     Attributes:
@@ -111,7 +111,7 @@ class Stack:
                 return pad_sequence(tensors, batch_first=True, padding_value=fill).to(device)
             return torch.stack(tensors).to(device)
 
-        # The effective weights: W of the dense rows, phi o W of the focused ones.
+        # Effective weights: W in dense rows, phi o W in focused ones.
         self._effective = stacked("hidden1.weight").view(t, 2 * n, m)
         self._dense, self._effective_focused = self._effective[:, :n], self._effective[:, n:]
         self._focused = self._effective_focused.clone()
@@ -123,7 +123,7 @@ class Stack:
         names = ("norm1.weight", "norm1.bias", "output.weight", "output.bias")
         small = {name: stacked(name) for name in names}
         small |= {name: stacked(name, both[1::2]) for name in ("hidden1.mu", "hidden1.sigma")}
-        # All other parameters are one vector, so that the optimizer needs one call for all.
+        # All other parameters are views of one vector, so that one call updates them.
         self._small = torch.cat([tensor.flatten() for tensor in small.values()])
         self._small_velocity = torch.zeros_like(self._small)
         sizes = [tensor.numel() for tensor in small.values()]
@@ -163,17 +163,17 @@ class Stack:
         torch.mul(self._phi, self._focused, out=self._effective_focused)
 
     def step(self, x: Tensor, targets: Tensor) -> Tensor:
-        """One step of every network.
+        """Take one training step with every network.
 
         Args:
-            x: (T, b, m).
-            targets: the classes as unit vectors, (T, 1, C, b).
+            x: inputs, (T, b, m).
+            targets: one-hot classes, (T, 1, C, b).
 
         Returns:
             The outputs before the step, (2T, C, b).
         """
         t, n, b = self.trials, self.neurons, x.shape[1]
-        # Three arrays hold everything as large as the activations, to stay in the CPU's cache.
+        # Only three arrays are as large as the activations, so that they stay in the CPU's cache.
         y, h, d = self._workspace(b)
         self.update_weights()
         torch.bmm(self._effective, x.transpose(1, 2), out=y)
@@ -209,14 +209,14 @@ class Stack:
         return output
 
     def _workspace(self, batch: int) -> list[Tensor]:
-        """Memory for three (T, 2n, b)."""
+        """Return memory for three arrays (T, 2n, b)."""
         if batch not in self._workspaces:
             shape = (self.trials, 2 * self.neurons, batch)
             self._workspaces[batch] = [self._effective.new_empty(shape) for _ in range(3)]
         return self._workspaces[batch]
 
     def _focus_backward(self, d_weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of mu and sigma; turns that of phi o W into that of W in place."""
+        """Return the gradients of mu and sigma; in place, turn that of phi o W into that of W."""
         change = d_weight * self._effective_focused
         change.addcmul_(self._share, change.sum(2, keepdim=True), value=-1)  # the normaliser
         d_mu = change.mul_(self._u).sum(2, keepdim=True).div_(self.sigma)
@@ -225,7 +225,7 @@ class Stack:
         return d_mu, d_sigma
 
     def _update(self, d_weight: Tensor, d_small: Tensor) -> None:
-        """SGD with momentum, then clip the foci."""
+        """Update by SGD with momentum, then clip the foci."""
         torch.add(d_weight, self._velocity, alpha=self.momentum, out=self._velocity)
         self._dense.addcmul_(self._velocity[:, : self.neurons], self._lr)
         self._focused.addcmul_(self._velocity[:, self.neurons :], self._lr)
@@ -235,7 +235,7 @@ class Stack:
         self.steps += 1
 
     def outputs(self, x: Tensor) -> Tensor:
-        """Outputs in eval mode, (2T, C, b), for x (T, b, m), with the last effective weights."""
+        """Return outputs (2T, C, b) in eval mode for x (T, b, m), with the last weights."""
         y, h, _ = self._workspace(x.shape[1])
         torch.bmm(self._effective, x.transpose(1, 2), out=y)
         scale = self.gain * (self.var + self.eps).rsqrt_()
@@ -245,11 +245,11 @@ class Stack:
         )
 
     def foci(self) -> Tensor:
-        """A copy of mu and sigma, (2, T, n, 1), on the CPU."""
+        """Return a copy of mu and sigma, (2, T, n, 1), on the CPU."""
         return torch.stack([self.mu, self.sigma]).float().cpu()
 
     def state(self, row: int) -> State:
-        """The ``state_dict`` of a network; copies on the CPU.
+        """Return the ``state_dict`` of a network, copied to the CPU.
 
         Args:
             row: 2t for the dense network of trial t, 2t + 1 for the focused one.
@@ -278,12 +278,14 @@ class Stack:
 
 @dataclass
 class History:
-    """The course of training a stack; row 2t is the dense network of trial t, 2t + 1 the other.
+    """Metrics and foci of a stack while it trains.
+
+    Row 2t is the dense network of trial t, row 2t + 1 the focused one.
 
     Attributes:
-        series: metric name -> (rows,) for each epoch; ``focus/sigma_mean`` has a row per trial.
+        series: metric -> values of all rows per epoch; ``focus/sigma_mean`` has one per trial.
         foci: mu and sigma, (2, T, n, 1), at the start and after each epoch.
-        best: for each row, the best value so far of the choosing metric, and its state.
+        best: for each row, the best value of the metric that chooses, and the state at that epoch.
         test_outputs: of the last epoch, (2T, C, samples).
     """
 
@@ -303,21 +305,18 @@ def fit_stack(
         stack: the networks.
         train: inputs (T, N, m) and targets (T, N), on the stack's device.
         evaluated: the splits that are scored after each epoch, by name.
-        config: of any of the runs: epochs, batches, seed and protocol are those of all.
+        config: of any run; all share epochs, batches, seed and protocol.
     """
     history = History(foci=[stack.foci()], best=[(-1.0, {})] * (2 * stack.trials))
-    optim, trainer, chosen_by = (
-        config["optim"],
-        config["trainer"],
-        CHOSEN_BY[config["protocol"]["name"]],
-    )
+    optim, trainer = config["optim"], config["trainer"]
+    chosen_by = CHOSEN_BY[config["protocol"]["name"]]
     numbers, batch_size = torch.arange(train.targets.shape[1]), optim["batch_size"]
-    orders = Batches(  # batches as a single run takes them
+    orders = Batches(  # the same batches as in a single run
         Split(numbers, numbers),
         batch_size,
         config["seed"] if optim["shuffle"] else None,
         trainer["limit_batches"],
-        bundle=len(numbers) // batch_size + 1,  # an epoch in one piece
+        bundle=len(numbers) // batch_size + 1,  # a whole epoch at a time
         drop_last=drops_last_batch(optim["drop_last"], len(numbers), batch_size, batch_norm=True),
     )
     device, epochs = train.targets.device, trainer["max_epochs"]
@@ -325,12 +324,12 @@ def fit_stack(
         orders.epoch = epoch
         [order] = [split.targets.to(device) for split in orders]
         targets = train.targets.index_select(1, order)
-        units = functional.one_hot(targets, stack.classes).movedim(2, 1).unsqueeze(1)
+        one_hot = functional.one_hot(targets, stack.classes).movedim(2, 1).unsqueeze(1)
         batches = torch.split(order, batch_size)
-        wanted = torch.split(units.to(train.inputs), batch_size, 3)
+        labels = torch.split(one_hot.to(train.inputs), batch_size, 3)
         outputs = [
-            stack.step(train.inputs.index_select(1, index), unit)
-            for index, unit in zip(batches, wanted, strict=True)
+            stack.step(train.inputs.index_select(1, index), label)
+            for index, label in zip(batches, labels, strict=True)
         ]
         scores = _score("train", outputs, targets)
         stack.update_weights()
@@ -351,17 +350,17 @@ def fit_stack(
 
 
 def _score(name: str, outputs: list[Tensor], targets: Tensor) -> dict[str, Tensor]:
-    """Loss and accuracy of each network, from outputs (2T, C, b) of batches."""
+    """Return loss and accuracy of each network, from batches of outputs (2T, C, b)."""
     output = torch.cat(outputs, 2)
     output = output.view(-1, 2, *output.shape[1:])
-    # argmax and logsumexp along an axis that is not the last take many times longer.
+    # Faster than argmax and logsumexp, which are slow along any axis but the last.
     best, chosen = output[:, :, 0].clone(), torch.zeros_like(output[:, :, 0], dtype=torch.int8)
     for number in range(1, output.shape[2]):
         one = output[:, :, number]
         chosen.masked_fill_(one > best, number)
         torch.maximum(best, one, out=best)
     picked = output.gather(2, targets[:, None, None].expand(-1, 2, -1, -1)).squeeze(2)
-    rest = (output - best.unsqueeze(2)).exp_().sum(2).log_()
+    log_sum = (output - best.unsqueeze(2)).exp_().sum(2).log_()
     accuracy = (chosen == targets[:, None]).sum(2).double() / targets.shape[1]
-    loss = (rest + best - picked).mean(2)
+    loss = (log_sum + best - picked).mean(2)
     return {f"{name}/loss": loss.flatten(), f"{name}/acc": accuracy.flatten()}

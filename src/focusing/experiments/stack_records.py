@@ -1,4 +1,4 @@
-"""A group of trials from configs to records: the same records that single runs would write."""
+"""Trains groups of trials, and writes the same records as single runs do."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from focusing.validation import format_bytes
 
 DTYPES = {"32-true": torch.float32, "64-true": torch.float64}
 MAX_VALUES = {"cpu": 2**17, "cuda": 2**24}
-"""Weights or activations of a stack: more than the CPU's cache holds would slow it down."""
+"""Most weights or activations of a stack; on a CPU, more would not fit into the cache."""
 MAX_TRIALS = 64
-"""Trials of a stack."""
+"""Most trials of a stack."""
 
 
 class Pair(NamedTuple):
-    """The runs of a trial: their configs, which differ in the model alone."""
+    """The configs of the two runs of a trial, which differ only in the model."""
 
     dense: dict[str, Any]
     focused: dict[str, Any]
@@ -59,8 +59,8 @@ class Pair(NamedTuple):
 Group = Sequence[Pair]
 
 
-def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
-    """Trials that train together on a device: of equal shapes, no more than pay off or fit."""
+def group_trials(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
+    """Group trials of equal shapes to train together, as many as pay off and fit into memory."""
     max_values = MAX_VALUES.get(device.type, MAX_VALUES["cuda"])
     for (inputs, neurons, samples, batch), same in groupby(sorted(pairs, key=_shape), _shape):
         members = list(same)
@@ -80,35 +80,34 @@ def groups(pairs: Sequence[Pair], device: torch.device) -> Iterator[list[Pair]]:
 
 
 def _budget(config: Mapping[str, Any], device: torch.device) -> float:
-    """Bytes that a stack may take on its device."""
+    """Return how many bytes a stack may take on its device."""
     if config["sweep"]["stack_mb"] is not None:
         return float(config["sweep"]["stack_mb"] * 2**20)
     if device.type == "cuda" and torch.cuda.is_available():
         return torch.cuda.mem_get_info(device)[0] / 2
-    return math.inf  # or a job of a cluster finds out on its own machine
+    return math.inf  # a cluster job checks on its own machine
 
 
 def _shape(pair: Pair) -> tuple[int, int, int, int]:
-    """Inputs, neurons, samples and batch size."""
+    """Return inputs, neurons, samples and batch size."""
     data, [neurons] = pair.focused["data"], pair.focused["model"]["hidden"]
     noise = 0 if data["noise_position"] == "none" else data["noise"]
     inputs, batch = data["informative"] + noise, pair.focused["optim"]["batch_size"]
     return inputs, neurons, data["n_samples"], batch
 
 
-def rough_seconds(group: Group) -> float:
-    """A rough guess at the time of a group, to begin with the longest."""
-    config = group[0].focused
-    data, [neurons] = config["data"], config["model"]["hidden"]
-    weights = 2 * neurons * (data["informative"] + data["noise"])
-    steps = 0.7 * data["n_samples"] / config["optim"]["batch_size"] + 1
-    products, activations = weights * data["n_samples"] * 3.4, 2 * neurons * data["n_samples"]
+def estimate_seconds(group: Group) -> float:
+    """Guess the training time of a group, so that the longest can start first."""
+    inputs, neurons, samples, batch = _shape(group[0])
+    weights, steps = 2 * neurons * inputs, 0.7 * samples / batch + 1
+    products, activations = weights * samples * 3.4, 2 * neurons * samples
     work = products / 8e10 + (steps * weights + activations) * 4e-9
-    return float(config["trainer"]["max_epochs"] * (steps * 1.5e-4 + len(group) * work))
+    epochs = group[0].focused["trainer"]["max_epochs"]
+    return float(epochs * (steps * 1.5e-4 + len(group) * work))
 
 
-def record_if_any(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a run, here or in the archive; empty if there is none.
+def find_record(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a run, from its folder or the archive; empty if there is none.
 
     A record of another version counts as a failure.
     """
@@ -124,47 +123,41 @@ def record_if_any(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class _Run:
-    """One run of a group: a row of its stack.
-
-    Attributes:
-        config: in plain containers.
-        net: its network.
-        start: the first half of its record.
-        trajectory: of the foci; empty for a dense network.
-    """
+    """One run of a group, which is one row of its stack."""
 
     config: dict[str, Any]
     net: Network
-    start: dict[str, Any]
-    trajectory: Trajectory
+    start: dict[str, Any]  # the part of its record that is known before training
+    trajectory: Trajectory  # of the foci; empty for a dense network
 
 
-def train_or_record(group: Sequence[Pair], device: torch.device) -> dict[int, str]:
-    """Train a group, or its trials one by one if that fails; returns the errors of trials."""
+def train_or_record_failures(group: Sequence[Pair], device: torch.device) -> dict[int, str]:
+    """Train a group, or if that fails its trials one by one; returns trial -> error."""
     try:
         train_group(group, device)
     except Exception as error:
         if len(group) > 1:
-            return {k: v for pair in group for k, v in train_or_record([pair], device).items()}
+            errors = (train_or_record_failures([pair], device) for pair in group)
+            return {trial: text for failed in errors for trial, text in failed.items()}
         [pair], text = group, describe_error(error)
         trace = None if isinstance(error, UserError) else traceback.format_exc()
-        record_failure_of(pair, text, trace)
+        record_trial_failure(pair, text, trace)
         return {pair.trial: text}
     return {}
 
 
-def record_failure_of(pair: Pair, error: str, trace: str | None = None) -> None:
+def record_trial_failure(pair: Pair, error: str, trace: str | None = None) -> None:
     """Record that a trial failed, except for runs that have a record."""
     for config in pair:
-        if not record_if_any(config):
+        if not find_record(config):
             record_failure(run_folder(config), config, error, trace)
 
 
 def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
-    """Train trials of equal shapes together and write a record of every run.
+    """Train trials of equal shapes together, and write a record of every run.
 
-    A trial with a run that another process has is left alone, and so are records of finished runs,
-    unless ``force=true``. Returns the number of trials that were trained.
+    Trials that another process runs are skipped, and finished runs keep their records unless
+    ``force=true``. Returns the number of trials that were trained.
     """
     claimed: list[Pair] = []
     with ExitStack() as claims:
@@ -173,7 +166,7 @@ def train_group(pairs: Sequence[Pair], device: torch.device) -> int:
                 if _claim(claims, pair):
                     claimed.append(pair)
         if claimed:
-            torch.set_flush_denormal(True)  # one denormal number costs as much as a hundred others
+            torch.set_flush_denormal(True)  # a denormal costs as much as a hundred other numbers
             try:
                 _train(claimed, device)
             finally:
@@ -266,7 +259,7 @@ def _write_run(
 
 
 def _series(history: History, row: int) -> tuple[dict[str, list[float]], str | None]:
-    """The series of one run, up to the epoch where it diverged, and a sentence about that."""
+    """Return the series of a run, up to the epoch where it diverged, and an error if it did."""
     series: dict[str, list[float]] = {}
     for name, values in history.series.items():
         if name != "focus/sigma_mean":
@@ -282,7 +275,7 @@ def _series(history: History, row: int) -> tuple[dict[str, list[float]], str | N
 
 
 def _fill_trajectory(path: Trajectory, history: History, trial: int, every: int) -> None:
-    """Add all later epochs to a trajectory that has its start."""
+    """Add all later epochs to a trajectory that holds the start."""
     last = len(history.foci) - 1
     epochs = sorted({0, *range(every, last, every), last})
     state = path.state_dict()

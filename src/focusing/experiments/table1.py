@@ -27,49 +27,49 @@ from focusing.experiments.stack_records import (
     DTYPES,
     Group,
     Pair,
-    groups,
-    record_failure_of,
-    record_if_any,
-    rough_seconds,
-    train_or_record,
+    estimate_seconds,
+    find_record,
+    group_trials,
+    record_trial_failure,
+    train_or_record_failures,
 )
 from focusing.experiments.table1_trials import Trial, command_line_options, draw
 from focusing.results.collect import Collection, Run, find_published, runs_at
 from focusing.results.identity import PASSIVE_CALLBACKS, run_folder
 from focusing.sweep.clusters import ClusterSweep
 from focusing.sweep.jobs import (
-    Done,
     Job,
+    OnDone,
     Outcome,
     Result,
     RunsFailedError,
     number_jobs,
     print_failures,
 )
-from focusing.sweep.pool import Announce, Limits, Pool, Slot
+from focusing.sweep.pool import Notify, Pool, Slot
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import Sweep
 from focusing.training.trainer import build_trainer
 
 MIN_POOL_SECONDS = 20.0
-"""Less work than that is done in this process: starting others would take longer than it saves."""
-FREE_OPTIONS = {
+"""Less work than this is done in this process, because starting others would take longer."""
+SUPPORTED_OPTIONS = {
     "optim": ("lr", "lr_mu", "lr_sigma", "momentum", "batch_size", "drop_last", "shuffle", "l2"),
     "model": ("name", "hidden", "mu", "sigma", "train_mu", "train_sigma", "init")
     + ("mu_range", "sigma_range", "grid", "normalizer", "backend", "cutoff", "later_sigma"),
 }
-"""Options of which a stack takes any value; the others must keep the schema's default."""
+"""Options that may have any value in a stack; the others must keep their defaults."""
 
 
 def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float | None:
-    """Run the trials of a config, those of equal shapes together, and print their table.
+    """Train all trials of a config, those of equal shapes together, and print their table.
 
-    Finished runs are not run again, failed ones only with ``sweep.retry_failed=true``. A kill
-    loses the groups that are being trained.
+    Finished runs are skipped; failed ones run again only with ``sweep.retry_failed=true``. If the
+    process is killed, the groups that are training are lost.
 
     Args:
         cfg: with ``sweep.stacked=true``.
-        cluster: where groups train; None: here.
+        cluster: where groups train; None: on this machine.
 
     Returns:
         The mean score of the focused networks minus that of the dense ones.
@@ -87,22 +87,22 @@ def run_stacked(cfg: DictConfig, cluster: ClusterSweep | None = None) -> float |
     failed = tuple(run for _, outcome in results for run in outcome.runs)
     if failed:
         in_a_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-        if not in_a_sweep:  # which prints them
+        if not in_a_sweep:  # a sweep prints them itself
             print_failures(failed)
         raise RunsFailedError(f"{len(failed)} of {2 * len(jobs)} runs failed", failed)
     return fmean(outcome.score or 0.0 for _, outcome in results)
 
 
 class StackedTrials(Sweep):
-    """A sweep whose jobs are trials, the dense and the focused network of each.
+    """A sweep whose jobs are trials: a dense and a focused network each.
 
     Args:
         config: of the sweep, in plain containers.
         fixed: options that the command line sets.
-        cluster: where groups train; None: here.
+        cluster: where groups train; None: on this machine.
 
     Attributes:
-        pairs: the configs of the trials by their numbers.
+        pairs: trial number -> configs of its two runs.
     """
 
     def __init__(
@@ -118,32 +118,32 @@ class StackedTrials(Sweep):
             for index in config["sweep"]["only"] or range(config["sweep"]["trials"])
         }
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         """Train trials in groups, the longest first."""
         final = ("done",) if self._config["sweep"]["retry_failed"] else ("done", "failed")
         left = []
         for job in jobs:
             outcome = outcome_of(self.pairs[job.index], earlier=True)
             if outcome.status in final and not self._config["force"]:
-                done(job, outcome)
+                on_done(job, outcome)
             else:
                 left.append(self.pairs[job.index])
         status.refresh()
-        stacks = sorted(groups(left, self._device), key=rough_seconds, reverse=True)
-        self._train(stacks, status, done)
+        stacks = sorted(group_trials(left, self._device), key=estimate_seconds, reverse=True)
+        self._train(stacks, status, on_done)
 
     def _train(
-        self, stacks: Sequence[Group], status: SweepStatus, done: Done, *, again: bool = True
+        self, stacks: Sequence[Group], status: SweepStatus, on_done: OnDone, *, retry: bool = True
     ) -> None:
-        """Train groups in a pool of processes, or as jobs of a cluster.
+        """Train groups in a pool of processes or as jobs of a cluster.
 
-        ``again`` tries the trials of a group whose process died once more, one by one.
+        With ``retry``, the trials of a group whose process died are tried once more, one by one.
         """
         crashed: list[Group] = []
 
         def finish(job: Job, outcome: Outcome) -> None:
             group, errors = stacks[job.index], {run.index: out.error for run, out in outcome.runs}
-            if outcome.crashed and again:
+            if outcome.crashed and retry:
                 crashed.extend([pair] for pair in group)
                 return
             if outcome.status == "failed" and not errors:
@@ -151,47 +151,47 @@ class StackedTrials(Sweep):
             for pair in group:
                 error = errors.get(pair.trial)
                 if outcome.crashed:
-                    record_failure_of(pair, str(error))
-                done(_job(pair.trial), outcome_of(pair, error))
+                    record_trial_failure(pair, str(error))
+                on_done(_job(pair.trial), outcome_of(pair, error))
             status.refresh()
 
         if self._cluster is None:
-            self._train_here(stacks, status, finish, again=again)
+            self._train_here(stacks, status, finish, retry=retry)
         else:
             common = HydraConfig.get().overrides.task
             only = (",".join(str(pair.trial) for pair in group) for group in stacks)
             words = [(*common, f"sweep.only=[{numbers}]") for numbers in only]
             self._cluster.run(iter(number_jobs(words)), status, finish)
         if crashed:
-            self._train(crashed, status, done, again=False)
+            self._train(crashed, status, on_done, retry=False)
 
     def _train_here(
-        self, stacks: Sequence[Group], status: SweepStatus, finish: Done, *, again: bool
+        self, stacks: Sequence[Group], status: SweepStatus, finish: OnDone, *, retry: bool
     ) -> None:
         """Train groups on this machine; on a CPU in as many processes as torch has threads.
 
-        Small steps do not divide, so every process has one thread. What has killed a process
-        before gets one to itself.
+        Each process uses one thread, because small steps gain nothing from more. Trials that may
+        have killed a process train one at a time in a process of their own.
         """
 
         def train(job: Job) -> Outcome:
-            errors = train_or_record(stacks[job.index], self._device)
+            errors = train_or_record_failures(stacks[job.index], self._device)
             runs = [(Job(trial), Outcome("failed", error=error)) for trial, error in errors.items()]
             return Outcome("done", runs=tuple(runs))
 
-        def execute(job: Job, announce: Announce) -> Outcome:
+        def execute(job: Job, notify_start: Notify) -> Outcome:
             torch.set_num_threads(1)
             _keep_memory()
             return train(job)
 
         jobs = map(Job, range(len(stacks)))
-        threads = torch.get_num_threads() if again and self._device.type == "cpu" else 1
+        threads = torch.get_num_threads() if retry and self._device.type == "cpu" else 1
         workers = min(threads, len(stacks))
-        pays = workers > 1 and sum(map(rough_seconds, stacks)) >= MIN_POOL_SECONDS
+        pays = workers > 1 and sum(map(estimate_seconds, stacks)) >= MIN_POOL_SECONDS
         forks = hasattr(os, "fork") and not multiprocessing.current_process().daemon
-        if forks and (pays or not again):
-            limits = Limits(jobs=len(stacks), growth_mb=1000)
-            with Pool([Slot("", 1)] * workers, execute, limits, status.print) as pool:
+        if forks and (pays or not retry):
+            slots = [Slot("", 1)] * workers
+            with Pool(slots, execute, status.print, len(stacks), growth_mb=1000) as pool:
                 for job, outcome in pool.run(jobs, status.refresh):
                     finish(job, outcome)
         else:
@@ -205,16 +205,16 @@ def _job(trial: int) -> Job:
 
 
 def outcome_of(pair: Pair, error: str | None = None, *, earlier: bool = False) -> Outcome:
-    """What became of a trial, whose score is the focused one minus the dense one.
+    """Return the outcome of a trial, whose score is the focused one minus the dense one.
 
     Args:
         pair: its configs.
-        error: of a trial that may have no records.
-        earlier: it was so before this sweep.
+        error: why it failed, if that may not be recorded.
+        earlier: whether this was its outcome before the sweep.
     """
     failed, scores = list[Result](), list[float]()
     for config in pair:
-        record, run_dir = record_if_any(config), str(run_folder(config))
+        record, run_dir = find_record(config), str(run_folder(config))
         if record.get("status") == "done":
             scores.append(float(record["scores"][config["protocol"]["name"]]["value"]))
         elif record or error:
@@ -222,7 +222,7 @@ def outcome_of(pair: Pair, error: str | None = None, *, earlier: bool = False) -
             why = record.get("error") or error
             failed.append((Job(pair.trial, names), Outcome("failed", earlier, run_dir, error=why)))
         else:
-            return Outcome("busy", run_dir=run_dir)  # another process has it
+            return Outcome("busy", run_dir=run_dir)  # another process runs it
     if failed:
         why = error or failed[0][1].error
         return Outcome("failed", earlier, error=why, runs=tuple(failed))
@@ -242,39 +242,42 @@ def check_stackable(config: Mapping[str, Any]) -> None:
         )
     model, optim = config["model"], config["optim"]
     if optim["name"] != "SGD":
-        raise _refusal("optim.name", optim["name"], "SGD")
+        raise _unsupported("optim.name", optim["name"], "SGD")
     for group, schema in (("optim", Optim), ("model", group_schemas()["model"]["focused"])):
         for option in fields(schema):
             factory = option.default_factory
             default: Any = factory() if callable(factory) else option.default
-            if option.name in (*FREE_OPTIONS[group], "name") or default is MISSING:
+            if option.name in (*SUPPORTED_OPTIONS[group], "name") or default is MISSING:
                 continue
             if isinstance(default, FociOptim):
                 default = vars(default)
             if config[group][option.name] != default:
-                raise _refusal(f"{group}.{option.name}", config[group][option.name], str(default))
+                value = config[group][option.name]
+                raise _unsupported(f"{group}.{option.name}", value, str(default))
     if model["normalizer"] == "none":
-        raise _refusal("model.normalizer", "none", "l2, sum and mean")
+        raise _unsupported("model.normalizer", "none", "l2, sum and mean")
     if len(model["hidden"]) != 1:
-        raise _refusal("model.hidden", model["hidden"], "one layer")
+        raise _unsupported("model.hidden", model["hidden"], "one layer")
     if optim["momentum"] is None:
-        raise _refusal("optim.momentum", None, "a number")
+        raise _unsupported("optim.momentum", None, "a number")
     if config["trainer"]["precision"] not in DTYPES:
-        raise _refusal("trainer.precision", config["trainer"]["precision"], " or ".join(DTYPES))
+        raise _unsupported("trainer.precision", config["trainer"]["precision"], " or ".join(DTYPES))
     for group, known in (("callbacks", (*PASSIVE_CALLBACKS, "clip")), ("logger", ("csv",))):
         for name, options in config[group].items():
             if name not in known and options is not None:
                 raise UserError(f"{group}.{name} needs sweep.stacked=false.")
     if not config["callbacks"].get("clip"):
-        raise _refusal("callbacks.clip", None, "callbacks=default")
+        raise _unsupported("callbacks.clip", None, "callbacks=default")
 
 
-def _refusal(name: str, value: Any, supported: str) -> UserError:
-    return UserError(f"{name}={value} needs sweep.stacked=false; a stack knows {supported} only.")
+def _unsupported(name: str, value: Any, supported: str) -> UserError:
+    return UserError(
+        f"{name}={value} needs sweep.stacked=false; a stack supports {supported} only."
+    )
 
 
 def pair_of(config: dict[str, Any], trial: Trial, fixed: Container[str] = ()) -> Pair:
-    """The configs of a trial's runs: that of the sweep with the trial, except for fixed options."""
+    """Apply a trial, but for fixed options, to the config of a sweep; returns its two configs."""
     focused = copy.deepcopy(config)
     focused["sweep"]["only"] = None
     for name, value in trial.items():
@@ -290,7 +293,7 @@ def pair_of(config: dict[str, Any], trial: Trial, fixed: Container[str] = ()) ->
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread."""
+    """Limit torch to one thread inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -300,7 +303,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _keep_memory() -> None:
-    """Tell glibc to keep freed memory: the system would zero it again for the next step."""
+    """Tell glibc to keep freed memory, which the system would have to zero for the next step."""
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(-1, 2**30)  # M_TRIM_THRESHOLD
@@ -309,7 +312,7 @@ def _keep_memory() -> None:
 
 def _print_table(pairs: Iterable[Pair]) -> None:
     """Print the table of the report for these trials."""
-    from focusing.reports.tables.trial_tables import trial_tables  # pandas and scipy take a second
+    from focusing.reports.tables.trial_tables import trial_tables  # pandas and scipy load slowly
     from focusing.reports.terminal import table_lines
 
     runs: list[Run] = []

@@ -1,4 +1,4 @@
-"""The random trials of Table 1: each is a pure function of the seed and its number."""
+"""The random trials of Table 1. A trial is a pure function of the seed and its number."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import numpy as np
 from focusing.errors import UserError
 
 if TYPE_CHECKING:
+    from hydra.types import TaskFunction
     from omegaconf import DictConfig
 
-    from focusing.sweep.task import SweepTask, TaskFunction
+    from focusing.sweep.task import SweepTask
 
 L2 = 1e-4
-"""Strength of the L2 penalty: the author's number; the paper does not give one."""
+"""Strength of the L2 penalty, from the author's code; the paper does not give one."""
 AUTHOR_BATCH, AUTHOR_LR_SIGMA = 512, 0.0082
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a trial draws from; see Table 1 of the paper."""
+    """Values that a trial draws from; see Table 1 of the paper."""
 
     samples: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -42,11 +43,11 @@ GRIDS = {
     "author": NOTEBOOK,
     "author2018": NOTEBOOK,
 }
-"""The paper's Table 1, and what the author's notebook drew from."""
+"""Edition -> its grid: the paper's Table 1, or that of the author's notebook."""
 
 
 Trial = dict[str, Any]
-"""A draw, as options of the config."""
+"""A draw: option of the config -> value."""
 
 
 def draw(
@@ -54,15 +55,15 @@ def draw(
 ) -> Trial:
     """Draw a trial.
 
-    The generator puts every cluster at a corner of its own of a hypercube, so classes x clusters
-    must not exceed 2 ** length. A draw that does gets a greater length, and says so: the least
-    that is possible, or, as the notebook does, at least classes x clusters.
+    The generator puts each cluster at its own corner of a hypercube, so classes x clusters must not
+    exceed 2 ** length. If it does, the length is raised, which ``sweep.changed`` records: to the
+    least possible value, or in the notebook's editions to classes x clusters.
 
     Args:
         seed: of the sweep.
         index: number of the trial, from 0.
         variant: a key of ``GRIDS``.
-        fixed: options that the command line sets: they stay, and what depends on them follows.
+        fixed: options that the command line sets. They replace draws, before any value is derived.
     """
     if variant not in GRIDS:
         raise UserError(f"variant={variant} is not one of {', '.join(GRIDS)}.")
@@ -73,7 +74,7 @@ def draw(
     options = dict(fixed or {})
 
     def choose(values: tuple[Any, ...], name: str = "") -> Any:
-        drawn = values[random.integers(len(values))]  # always, or all later draws would differ
+        drawn = values[random.integers(len(values))]  # also if fixed, for the sake of later draws
         return options.get(name, drawn)
 
     samples = choose(grid.samples, "data.n_samples")
@@ -85,7 +86,7 @@ def draw(
     corners = classes * clusters
     needed = (corners - 1).bit_length() if paper else corners
     length = drawn if "data.informative" in options else max(drawn, needed)
-    # "sides" is half of the noise on each side; in the notebook all of it on each.
+    # "sides" puts half of the noise on each side; the notebook puts all of it on each.
     sides = 2 if position == "sides" and not paper else 1
     raised = f"length {drawn} raised to {length} for {classes} classes x {clusters} clusters"
     return {
@@ -108,7 +109,7 @@ def draw(
 
 
 def run_job(cfg: DictConfig) -> float | None:
-    """Run what a config asks for: all trials in stacks, one trial, or a run that is no trial."""
+    """Run a config: all trials in stacks, a single trial, or an ordinary run."""
     from focusing.sweep.expansion import is_stack
 
     if is_stack(cfg):
@@ -122,16 +123,16 @@ def run_job(cfg: DictConfig) -> float | None:
 
 
 def sweep_task(task: TaskFunction) -> SweepTask:
-    """The task of a sweep whose jobs may be trials."""
+    """Make the task of a sweep, whose jobs may be trials."""
     from focusing.sweep.task import SweepTask
 
     return SweepTask(task, apply_trial)
 
 
 def apply_trial(cfg: DictConfig) -> None:
-    """Write the trial that ``sweep.trial`` asks for, if it does, into the options of a config.
+    """Write the trial of ``sweep.trial``, if it is set, into a config.
 
-    What the command line sets stays as it is.
+    Options from the command line keep their values.
     """
     if cfg.sweep.trial is None:
         return
@@ -144,7 +145,7 @@ def apply_trial(cfg: DictConfig) -> None:
 
 
 def command_line_options(cfg: DictConfig) -> dict[str, Any]:
-    """The options that the command line of this job sets, and their values."""
+    """Return the options that the command line of this job sets, with their values."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 

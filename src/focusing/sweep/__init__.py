@@ -1,1 +1,1 @@
-"""Many runs: random trials, and stacks of networks that train together."""
+"""Many runs: sweeps on this machine or a cluster, and hyperparameter searches."""

@@ -1,9 +1,9 @@
-"""What a job of a cluster does: some runs of a sweep, in a local pool inside its allocation.
+"""One job of a cluster: runs a share of a sweep in a local pool.
 
-A file that all jobs of a sweep share holds the config and the task; a job knows the overrides of
-its runs. It writes a journal of them beside that file, which the sweep reads: a job that the
-cluster ends, at any moment, leaves behind what is done. Imports are late: this module is loaded
-before anything can answer a signal.
+All jobs of a sweep read the config and the task from one shared file; a job itself carries only
+the overrides of its runs. It appends starts and outcomes to a journal beside that file, and the
+sweep reads the journal. So a job that the cluster kills still leaves its outcomes behind. Imports
+are late, because no signal can be handled until this module is loaded.
 """
 
 from __future__ import annotations
@@ -32,29 +32,28 @@ if TYPE_CHECKING:
     from focusing.sweep.task import SweepTask
 
 SHARED_FILE = "sweep.pkl"
-NO_RUN = -1
-"""The index of a line that says that no run is in training any longer."""
-LINE = TypeAdapter(tuple[int, Outcome | None])
-"""Of a journal."""
+ALL_STOPPED = -1
+"""Index of a journal line which says that no run is training any more."""
+JOURNAL_LINE = TypeAdapter(tuple[int, Outcome | None])
 
 
 class Journal:
-    """A file with a line for every run that begins or is over.
+    """A file with one line for every start and every outcome of a run.
 
     Args:
-        path: the file; only one process writes it, any may read it.
+        path: the file. One process writes it, any number may read it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset = path, 0
 
     def write(self, index: int, outcome: Outcome | None = None) -> None:
-        """Note that a run begins, or what became of it."""
+        """Append the start of a run, or its outcome."""
         with self._path.open("ab", buffering=0) as file:
-            file.write(LINE.dump_json((index, outcome)) + b"\n")
+            file.write(JOURNAL_LINE.dump_json((index, outcome)) + b"\n")
 
     def read(self) -> Iterator[tuple[int, Outcome | None]]:
-        """The lines since the last call, without one that is not complete."""
+        """Yield the complete lines that were added since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -64,64 +63,65 @@ class Journal:
         complete = content[: content.rfind(b"\n") + 1]
         self._offset += len(complete)
         for line in complete.splitlines():
-            with suppress(ValueError):  # its writer was killed: the run's own record tells the rest
-                yield LINE.validate_json(line)
+            with suppress(ValueError):  # its writer was killed; the run's record has the outcome
+                yield JOURNAL_LINE.validate_json(line)
 
 
 @dataclass
 class Workload:
-    """What the jobs of a sweep have in common.
+    """What all jobs of a sweep share.
 
     Attributes:
-        context, config, task: as of any sweep.
-        places: ``cpus``, ``gpus`` and ``per_gpu`` of an allocation.
-        folder: the working directory of the sweep: jobs start elsewhere.
-        trusted: what the user trusts in configs.
-        singletons: Hydra's state.
+        context, config, task: as in :class:`~focusing.sweep.task.JobRunner`.
+        resources: ``cpus``, ``gpus`` and ``per_gpu`` of a job.
+        working_dir: of the sweep; jobs start elsewhere.
+        trusted: targets in configs that the user trusts.
+        singletons: Hydra's global state.
     """
 
     context: HydraContext
     config: DictConfig
     task: SweepTask
-    places: dict[str, int]
-    folder: Path
+    resources: dict[str, int]
+    working_dir: Path
     trusted: frozenset[str]
     singletons: Any
 
     def run(self, jobs: Sequence[Job], journal: Journal) -> None:
-        """Run jobs in a pool with as many slots as the allocation has GPUs or processors."""
+        """Run jobs in a pool with one slot for each GPU or processor of the allocation."""
         from hydra.core.singleton import Singleton
         from hydra.core.utils import setup_globals
 
         from focusing.instantiate import trust
         from focusing.sweep.local import LocalSweep
         from focusing.sweep.status import SweepStatus
+        from focusing.sweep.task import JobRunner
 
         setup_globals()
         Singleton.set_state(self.singletons)
         os.environ.setdefault("FOCUSING_LOG_EPOCHS", "10")  # seconds between two lines of a run
-        os.chdir(self.folder)
+        os.chdir(self.working_dir)
         trust(self.trusted)
-        sweep = LocalSweep(self.context, self.config, self.task, **self.places)
-        sweep.began = lambda job: journal.write(job.index)
+        sweep = LocalSweep(JobRunner(self.context, self.config, self.task), **self.resources)
+        sweep.on_start = lambda job: journal.write(job.index)
         status = SweepStatus([job.overrides for job in jobs])
 
-        def done(job: Job, outcome: Outcome) -> None:
+        def on_done(job: Job, outcome: Outcome) -> None:
             journal.write(job.index, outcome)
             status.add(job, outcome)
 
         with status:
-            sweep.run(iter(jobs), status, done)
+            sweep.run(iter(jobs), status, on_done)
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """One job of a cluster; submitit and Ray call it where it runs.
+    """One job of a cluster; submitit or Ray calls it on the machine where it runs.
 
     Attributes:
-        folder: of the sweep; holds the shared file and the journals.
-        number: of this job among those of the sweep.
-        jobs: the runs.
+        folder: holds the shared file and the journals of the sweep.
+        number: of this job in the sweep.
+        jobs: its runs.
     """
 
     folder: Path
@@ -129,36 +129,36 @@ class Allocation:
     jobs: tuple[Job, ...]
 
     @property
-    def journal(self) -> Path:
-        """The file that tells what became of the runs."""
+    def journal_path(self) -> Path:
+        """The file with the starts and outcomes of the runs."""
         return self.folder / f"{self.number}.jsonl"
 
     def __call__(self) -> None:
-        """Run what the journal does not call over."""
-        with requeueing():
-            journal = Journal(self.journal)
-            over = {index for index, outcome in journal.read() if outcome}
-            left = [job for job in self.jobs if job.index not in over]
+        """Run the jobs that have no outcome in the journal yet."""
+        with requeue_on_signal():
+            journal = Journal(self.journal_path)
+            finished = {index for index, outcome in journal.read() if outcome}
+            left = [job for job in self.jobs if job.index not in finished]
             content = (self.folder / SHARED_FILE).read_bytes()
             workload: Workload = pickle.loads(content)  # noqa: S301 - our own sweep wrote it
             try:
                 workload.run(left, journal)
-            finally:  # every run has saved: if the next process dies early, none is to blame
-                journal.write(NO_RUN)
+            finally:  # all runs have saved: if the next process dies early, none is to blame
+                journal.write(ALL_STOPPED)
 
     def checkpoint(self) -> Any:
-        """What submitit queues again: the same job, whose journal has grown."""
+        """Return what submitit queues again: this job, which skips the runs in its journal."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
 @contextmanager
-def requeueing() -> Iterator[None]:
-    """Stop at the first signal; a submitit job that shall go on later is queued again.
+def requeue_on_signal() -> Iterator[None]:
+    """Stop at the first signal, and requeue a submitit job that is out of time or preempted.
 
-    SLURM warns with USR2 before time is up, and with SIGTERM when it preempts or cancels. Submitit
-    queues a job again on USR2 only, wherever training is. Here the pool first saves every run.
+    SLURM sends USR2 before time is up, and SIGTERM when it preempts or cancels a job. Submitit by
+    itself requeues on USR2 only, and at once. Here the pool saves every run first.
     """
     warning = getattr(signal, "SIG" + os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2"))
     requeue: Any = signal.getsignal(warning) if "SUBMITIT_EXECUTOR" in os.environ else None
@@ -166,7 +166,7 @@ def requeueing() -> Iterator[None]:
 
     def leave(signum: int, frame: FrameType | None) -> None:
         received.append(signum)
-        if len(received) == 1:  # a second one must not interrupt runs that save
+        if len(received) == 1:  # a second signal must not interrupt runs that are saving
             raise SystemExit(128 + signal.SIGTERM)
 
     before = {signum: signal.signal(signum, leave) for signum in (signal.SIGTERM, warning)}
@@ -175,8 +175,9 @@ def requeueing() -> Iterator[None]:
         yield
     except SystemExit:
         if received and callable(requeue) and (received[0] == warning or _is_preempted()):
-            with suppress(subprocess.CalledProcessError):  # SLURM may forbid it: then the sweep
-                requeue(warning, None)  # submits again what is left
+            # SLURM may forbid it; then the sweep submits the remaining runs again.
+            with suppress(subprocess.CalledProcessError):
+                requeue(warning, None)
             return
         raise
     finally:
@@ -185,7 +186,7 @@ def requeueing() -> Iterator[None]:
 
 
 def _is_preempted() -> bool:
-    """Whether SLURM wants this job's place, and not its end: it still calls the job running."""
+    """Whether SLURM preempts this job and does not cancel it: it still calls the job running."""
     job_id = os.environ.get("SLURM_JOB_ID")
     if job_id is None:
         return False
@@ -195,7 +196,7 @@ def _is_preempted() -> bool:
 
 
 def main() -> None:
-    """Run the allocation that stdin describes, and stop when stdin ends: its owner is gone."""
+    """Run the pickled allocation on stdin, and stop when stdin closes: then its owner is gone."""
     description = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
 
     def stop_with_owner() -> None:

@@ -1,9 +1,9 @@
-"""From the command line to the jobs of a sweep, and from a job to its config, as Hydra does it.
+"""Expands a command line into the jobs of a sweep, and composes the configs of jobs.
 
-A table whose rows differ in more than one way is several sweeps, one after the other:
-``hydra.sweeper.parts`` of an experiment names them, each as option -> values like
-``hydra.sweeper.params``, which all of them share. The command line changes an option in all parts;
-a choice of a group (``data=imdb``) keeps the parts that have it.
+A table that is not one rectangular grid needs several sweeps: the *parts* in
+``hydra.sweeper.parts`` of an experiment. Each part maps options to values, in addition to
+``hydra.sweeper.params``, which all parts share. An option on the command line applies to all parts.
+A choice of a group (``data=imdb``) keeps only the parts that contain it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice, product
 
 from hydra._internal.callbacks import Callbacks
@@ -31,26 +31,26 @@ Values = Mapping[str, object]
 Parts = Mapping[str, Values | None]
 
 MAX_JOBS = 100_000
-"""Of a sweep: all of them are listed before the first begins."""
+"""A sweep must be smaller: all its jobs are listed before the first one starts."""
 MAX_CACHED_CONFIGS = 64
-"""Configs that a composer keeps."""
+"""Most configs that a composer keeps."""
 
 
 @contextmanager
 def hydra_context() -> Iterator[HydraContext]:
-    """Hydra's context with our configs, outside of a Hydra command."""
+    """Provide Hydra's context with our configs outside of a Hydra command."""
     with hydra_ready():
         loader = GlobalHydra.instance().config_loader()
         yield HydraContext(config_loader=loader, callbacks=Callbacks())
 
 
 def parse(context: HydraContext, params: Values | None, arguments: Sequence[str]) -> list[Override]:
-    """Parse ``hydra.sweeper.params`` of an experiment and the command line, which wins."""
+    """Parse ``hydra.sweeper.params`` and the command line, which takes precedence."""
     parser = OverridesParser.create(config_loader=context.config_loader)
     swept = [f"{key}={value}" for key, value in (params or {}).items()]
     overrides = {o.get_key_element(): o for o in parser.parse_overrides(swept)}
     for override in parser.parse_overrides(list(arguments)):
-        overrides.pop(override.get_key_element(), None)  # keep its place among the arguments
+        overrides.pop(override.get_key_element(), None)  # it takes its place on the command line
         overrides[override.get_key_element()] = override
     return list(overrides.values())
 
@@ -58,9 +58,9 @@ def parse(context: HydraContext, params: Values | None, arguments: Sequence[str]
 def parse_parts(
     context: HydraContext, params: Values | None, parts: Parts | None, arguments: Sequence[str]
 ) -> dict[str, list[Override]]:
-    """Parse the parts of a sweep that the command line keeps; at least one.
+    """Parse the parts of a sweep that the command line keeps, which is at least one.
 
-    A part that is None is left out; without any parts, ``params`` is the only one.
+    A part that is None is left out. Without parts, ``params`` is the only one.
     """
     overrides = {}
     for name, part in (parts or {"all": {}}).items():
@@ -75,7 +75,7 @@ def parse_parts(
 def expand_parts(
     context: HydraContext, params: Values | None, parts: Parts | None, arguments: Sequence[str]
 ) -> list[Job]:
-    """All jobs of all parts; for the arguments see :func:`parse_parts`."""
+    """Return the jobs of all parts; for the arguments see :func:`parse_parts`."""
     jobs: list[Job] = []
     for overrides in parse_parts(context, params, parts, arguments).values():
         jobs += expand(overrides, first=len(jobs))
@@ -83,7 +83,7 @@ def expand_parts(
 
 
 def expand(overrides: Iterable[Override], first: int = 0) -> list[Job]:
-    """All combinations of the swept values, numbered from ``first``."""
+    """Return a job for each combination of the swept values, numbered from ``first``."""
     words = [
         [f"{override.get_key_element()}={value}" for value in islice(_values(override), MAX_JOBS)]
         for override in overrides
@@ -94,12 +94,12 @@ def expand(overrides: Iterable[Override], first: int = 0) -> list[Job]:
 
 
 def _values(override: Override) -> Iterator[str]:
-    """The values of an override, one if it is not swept."""
+    """Iterate over the values of an override."""
     if not override.is_sweep_override():
         return iter([override.get_value_element_as_str()])
     if not override.is_discrete_sweep():
         key = override.get_key_element()
-        raise UserError(f"{key} is an interval: say hydra/sweeper=optuna to search it.")
+        raise UserError(f"{key} is an interval: use hydra/sweeper=optuna to search it.")
     try:
         return override.sweep_string_iterator()
     except ValueError as error:  # a range with a step of 0
@@ -107,7 +107,7 @@ def _values(override: Override) -> Iterator[str]:
 
 
 def _narrow(context: HydraContext, part: Values, arguments: Sequence[str]) -> list[str] | None:
-    """The command line for a part: of the choices it names, those that the part has."""
+    """Restrict the choices on the command line to those of a part; None if it has none of them."""
     parser = OverridesParser.create(config_loader=context.config_loader)
     narrowed = []
     for argument, override in zip(arguments, parser.parse_overrides(list(arguments)), strict=True):
@@ -124,42 +124,43 @@ def _narrow(context: HydraContext, part: Values, arguments: Sequence[str]) -> li
 
 
 def is_stack(config: DictConfig, arguments: Sequence[str] = ()) -> bool:
-    """Whether one job trains all random trials; not if config or command line choose trials."""
+    """Whether one job trains all random trials, because no trial is chosen."""
     chosen = any(argument.startswith("sweep.trial=") for argument in arguments)
     return bool(config.sweep.stacked) and config.sweep.trial is None and not chosen
 
 
 def validate(context: HydraContext, config: DictConfig, jobs: Iterable[Job]) -> None:
-    """Compose enough jobs to be sure that no name is wrong, before any of them runs.
+    """Compose enough jobs to find every wrong name before a job runs.
 
-    Hydra would compose all, which takes minutes for a thousand jobs. Here every key is composed
-    once and every choice of a group once; any other wrong value fails its own job.
+    Composing all, as Hydra does, takes minutes for a thousand jobs. Here each option and each
+    choice of a group is composed once. Another wrong value only makes its own job fail.
     """
     seen: set[str] = set()
-    groups: dict[str, bool] = {}
+
+    @cache
+    def is_group(key: str) -> bool:
+        return bool(context.config_loader.get_group_options(key.lstrip("+~").partition("@")[0]))
+
     for job in jobs:
-        names = set()
-        for override in job.overrides:
-            key = override.partition("=")[0]
-            if key not in groups:
-                name = key.lstrip("+~").partition("@")[0]
-                groups[key] = bool(context.config_loader.get_group_options(name))
-            names.add(override if groups[key] else key)
+        keys = [override.partition("=")[0] for override in job.overrides]
+        pairs = zip(keys, job.overrides, strict=True)
+        names = {override if is_group(key) else key for key, override in pairs}
         if not names <= seen:
             context.config_loader.load_sweep_config(config, list(job.overrides))
             seen |= names
 
 
 class Composer:
-    """Composes the configs of jobs as Hydra does, in a fraction of the time.
+    """Composes the configs of jobs as Hydra does, but faster.
 
-    Hydra takes a sixth of a second to find and merge some forty files. Which files depends on the
-    choices of groups alone, so jobs that differ in values only start from copies of one config.
+    Hydra needs a sixth of a second to find and merge some forty files. Which files these are
+    depends only on the choices of groups. So jobs with the same choices start from copies of one
+    config.
     """
 
     def __init__(self, context: HydraContext, config: DictConfig) -> None:
         self._loader, self._config = context.config_loader, config
-        # As bytes: to read them takes a tenth of the time of a deep copy.
+        # Pickled, because loading takes a tenth of the time of a deep copy.
         self._base = lru_cache(MAX_CACHED_CONFIGS)(lambda *words: pickle.dumps(self._load(*words)))
         self._is_group: dict[str, bool] = {}
 
@@ -167,7 +168,7 @@ class Composer:
         """Compose the config of a job."""
         try:
             composed = self._compose(job.overrides)
-        except Exception:  # Hydra says what is wrong
+        except Exception:  # let Hydra explain what is wrong
             composed = self._load(*job.overrides)
         with open_dict(composed):
             composed.hydra.job.id = composed.hydra.job.num = job.index

@@ -1,4 +1,4 @@
-"""A job of a sweep, what became of it, and the table of failures at the end."""
+"""Jobs of a sweep, their outcomes, and the table of failures at its end."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Job:
     """One job.
 
     Attributes:
-        index: its place in the sweep, from 0.
-        overrides: the options that distinguish it from the config files.
+        index: its position in the sweep, from 0.
+        overrides: its options, in Hydra's syntax.
     """
 
     index: int
@@ -44,17 +44,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: plain values, because it may come from another machine.
+    """The result of a job, in plain values, because it may come from another machine.
 
     Attributes:
-        status: ``busy`` means that another process is running it.
-        earlier: it already had this status before the sweep began.
+        status: ``busy`` means that another process is running the job.
+        earlier: the job had this status before the sweep began.
         run_dir: its folder, if its config is valid.
-        score: under the config's protocol.
+        score: under the protocol of the config.
         metric: ``"accuracy"``, or ``"mae"``, where lower is better.
-        error: a sentence.
+        error: why it failed, in one sentence.
         runs: for a stack of runs, those that failed.
-        crashed: its process died.
+        crashed: the process of the job died.
     """
 
     status: Status
@@ -68,11 +68,11 @@ class Outcome:
 
     @classmethod
     def from_error(cls, error: BaseException) -> Outcome:
-        """The outcome of a job that raised an error before it had a folder."""
+        """Make the outcome of a job that raised an error before it had a folder."""
         return cls("failed", error=describe_error(error))
 
     def is_better_than(self, other: Outcome | None) -> bool:
-        """Compare scores; no score is worse than any."""
+        """Compare scores; a missing score is worse than any other."""
         if self.score is None:
             return False
         if other is None or other.score is None:
@@ -81,12 +81,12 @@ class Outcome:
 
 
 Result = tuple[Job, Outcome]
-Done = Callable[[Job, Outcome], None]
-"""What is done with a job that is over."""
+OnDone = Callable[[Job, Outcome], None]
+"""Called with every job that has finished or failed."""
 
 
 class RunsFailedError(UserError):
-    """Some runs of a stack failed: ``runs``."""
+    """Raised when some ``runs`` of a stack have failed."""
 
     def __init__(self, message: str, runs: tuple[Result, ...]) -> None:
         super().__init__(message)
@@ -94,17 +94,17 @@ class RunsFailedError(UserError):
 
 
 def number_jobs(overrides: Sequence[Sequence[str]], first: int = 0) -> list[Job]:
-    """Jobs with these overrides, numbered from ``first``."""
-    return [Job(first + place, tuple(words)) for place, words in enumerate(overrides)]
+    """Make jobs with these overrides, numbered from ``first``."""
+    return [Job(index, tuple(words)) for index, words in enumerate(overrides, first)]
 
 
 def describe_error(error: BaseException) -> str:
-    """Say in one line what went wrong."""
+    """Describe an error in one line."""
     return user_message(error) or repr(error)
 
 
 def swept_options(jobs: Sequence[Sequence[str]]) -> set[str]:
-    """The options whose values differ between jobs; they name a job."""
+    """Return the options whose values differ between jobs."""
     overrides = [set(job) for job in jobs]
     every: set[str] = set().union(*overrides)
     shared = every.intersection(*overrides) if len(overrides) > 1 else set()
@@ -112,7 +112,7 @@ def swept_options(jobs: Sequence[Sequence[str]]) -> set[str]:
 
 
 def label(overrides: Sequence[str], options: Collection[str]) -> str:
-    """A short name of a job: its values of these options."""
+    """Name a job by its values of some options."""
     named = [override for override in overrides if override.partition("=")[0] in options]
     return " ".join(named) or "the job"
 
@@ -120,7 +120,7 @@ def label(overrides: Sequence[str], options: Collection[str]) -> str:
 def record_failure(
     run_dir: Path | None, config: Mapping[str, Any], error: str, trace: str | None = None
 ) -> None:
-    """Record a failure that the run could not record itself; a traceback goes to ``error.txt``."""
+    """Record a failure that the run could not record itself; ``trace`` goes to ``error.txt``."""
     if run_dir is None:
         return
     try:
@@ -144,13 +144,15 @@ def record_failure(
             }
             write_record(run_dir, record)
     except (OSError, Timeout, UserError):
-        return  # the disk or the record may be the problem, or another process runs the job now
+        return  # the disk may be full, the record damaged, or another process runs the job now
 
 
 def print_failures(results: Sequence[Result], options: Collection[str] = ()) -> list[Outcome]:
-    """Print a table of the failed jobs to stderr, for a stack of its failed runs; returns them.
+    """Print a table of failed jobs to stderr, and return their outcomes.
 
-    ``options`` name a job; by default those that differ between jobs.
+    Args:
+        results: jobs and their outcomes; a stack has a row for each failed run.
+        options: whose values name a job; by default those that differ between jobs.
     """
     named = options or swept_options([job.overrides for job, _ in results])
     rows = []
@@ -163,7 +165,7 @@ def print_failures(results: Sequence[Result], options: Collection[str] = ()) -> 
         return []
     console = Console(stderr=True)
     if not console.is_terminal:
-        console = Console(stderr=True, width=10_000)  # logs are searched: never break a line
+        console = Console(stderr=True, width=10_000)  # never wrap a line of a log: people grep
     table = Table("job", "error", "folder", box=SIMPLE_HEAD, pad_edge=False)
     for name, outcome in rows:
         when = " (in an earlier sweep)" if outcome.earlier else ""
@@ -179,21 +181,21 @@ def raise_failures(
     options: Collection[str] = (),
     retryable: bool = False,
 ) -> None:
-    """End a sweep: print what failed, and raise if anything did.
+    """Print the failed jobs of a sweep, and raise an error if there are any.
 
     Args:
         results: jobs and their outcomes.
-        total: number of jobs, if the results do not hold all of them.
+        total: number of jobs, if there are more than results.
         options: as in :func:`print_failures`.
-        retryable: ``sweep.retry_failed=true`` also runs jobs that left no record.
+        retryable: whether ``sweep.retry_failed=true`` also runs jobs that left no record.
 
     Raises:
-        UserError: if a job failed, so that the command exits with 1.
+        UserError: if a job failed, so that the command exits with code 1.
     """
     failed = print_failures(results, options)
     if not failed:
         return
-    if len(results) == 1 and results[0][1].runs:  # a stack has counted its own runs
+    if len(results) == 1 and results[0][1].runs:  # a stack counts its runs itself
         text = str(results[0][1].error)
     else:
         count = sum(outcome.status == "failed" for _, outcome in results)

@@ -1,4 +1,4 @@
-"""A sweep on this machine: one job after the other, or in a pool (``hydra/launcher=local``)."""
+"""Sweeps on this machine: one job after the other, or in a pool (``hydra/launcher=local``)."""
 
 from __future__ import annotations
 
@@ -11,49 +11,45 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra.types import HydraContext
-from omegaconf import DictConfig
-
 from focusing.config import AtLeastOne
 from focusing.errors import UserError
-from focusing.sweep.jobs import Done, Job, Outcome
-from focusing.sweep.pool import Announce, Limits, Pool, Slot
+from focusing.sweep.jobs import Job, OnDone, Outcome
+from focusing.sweep.pool import Notify, Pool, Slot
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import HydraSweep, SweepTask
+from focusing.sweep.task import JobRunner, Sweep
 
 
-class SerialSweep(HydraSweep):
+class SerialSweep(Sweep):
     """Runs the jobs of a sweep in this process, one after the other."""
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def __init__(self, runner: JobRunner) -> None:
+        self._runner = runner
+
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         """Run all jobs."""
         for job in jobs:
             status.running = 1
             status.refresh()
-            outcome = self.execute(job)
+            outcome = self._runner.execute(job)
             status.running = 0
-            done(job, outcome)
+            on_done(job, outcome)
 
 
-class LocalSweep(HydraSweep):
+class LocalSweep(Sweep):
     """Runs the jobs of a sweep in a pool of processes.
 
     Args:
-        context, config, task: as of any sweep.
-        workers, gpus, per_gpu, threads, cpus: how many jobs run at once, and where; see
-            :func:`make_slots`.
-        jobs_per_worker: a process is replaced after so many jobs.
-        growth_mb: or after its memory has grown so much.
+        runner: runs single jobs.
+        workers, gpus, per_gpu, threads, cpus: see :func:`make_slots`.
+        jobs_per_worker, growth_mb: see :class:`~focusing.sweep.pool.Pool`.
 
     Attributes:
-        began: called with every job that begins to train.
+        on_start: called with every job that starts to train.
     """
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         *,
         workers: AtLeastOne | None = None,
         gpus: Any = 0,
@@ -63,43 +59,44 @@ class LocalSweep(HydraSweep):
         jobs_per_worker: AtLeastOne = 200,
         growth_mb: AtLeastOne = 1000,
     ) -> None:
-        super().__init__(context, config, task)
+        self._runner = runner
         self._slots = partial(make_slots, workers, gpus, per_gpu, threads, cpus)
         self._slots()  # reports wrong options before the sweep begins
-        self._limits = Limits(jobs_per_worker, growth_mb)
-        self._pause = Path(config.paths.output_dir).expanduser() / ".pause"
-        self.began: Callable[[Job], None] = lambda job: None
+        self._worker_limits = (jobs_per_worker, growth_mb)
+        self._pause_file = Path(runner.config.paths.output_dir).expanduser() / ".pause"
+        self.on_start: Callable[[Job], None] = lambda job: None
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         """Run all jobs in a pool of processes."""
         if not status.total:
-            return  # without the time that it takes to begin
+            return  # saves the seconds that torch takes to load
         slots = self._slots(jobs=status.total)
         _preload(slots[0])
 
-        def execute(job: Job, announce: Announce) -> Outcome:
+        def execute(job: Job, notify_start: Notify) -> Outcome:
             import torch
 
             torch.set_num_threads(slots[0].threads)
-            self._task.announce = announce
-            return self.execute(job)
+            self._runner.task.on_start = notify_start
+            return self._runner.execute(job)
 
         def tick() -> None:
             status.running = pool.running
             status.refresh()
 
-        with Pool(slots, execute, self._limits, status.print, self._pause, self.began) as pool:
+        options = (*self._worker_limits, self._pause_file, self.on_start)
+        with Pool(slots, execute, status.print, *options) as pool:
             for job, outcome in pool.run(jobs, tick):
                 if outcome.crashed:
-                    run_dir = self.record_failure(job, str(outcome.error))
+                    run_dir = self._runner.record_failure(job, str(outcome.error))
                     outcome = replace(outcome, run_dir=run_dir)
-                done(job, outcome)
+                on_done(job, outcome)
 
 
 def _preload(slot: Slot) -> None:
-    """Import torch once, which takes seconds, for workers to inherit.
+    """Import torch once for all workers, unless they use GPUs: CUDA does not survive a fork.
 
-    Not with GPUs, because CUDA does not survive a fork; and with one thread, for the same reason.
+    Threads do not survive it either, so this process uses one.
     """
     if not slot.gpu:
         replace(slot, threads=1).occupy()
@@ -114,15 +111,15 @@ def make_slots(
     cpus: int | None = None,
     jobs: int | None = None,
 ) -> list[Slot]:
-    """The slots of this machine.
+    """Divide this machine into slots.
 
     Args:
-        workers: their number without GPUs; None: one per processor.
-        gpus: 0, a number, ``"all"``, or a list of indices among the visible ones.
+        workers: number of slots without GPUs; None: one per processor.
+        gpus: 0, a number, ``"all"``, or a list of indices of visible GPUs.
         per_gpu: jobs that share a GPU.
-        threads: of each job; None: an equal share of the processors.
-        cpus: processors of the slots; None: all that this process may use.
-        jobs: number of jobs; there are no more slots than that.
+        threads: per job; None: an equal share of the processors.
+        cpus: number of processors; None: all that this process may use.
+        jobs: number of jobs, which is the most slots there can be.
     """
     devices = _devices(gpus)
     if devices and workers is not None:
@@ -131,20 +128,20 @@ def make_slots(
     count = len(devices) * per_gpu if devices else (cpus if workers is None else workers)
     count = count if jobs is None else max(1, min(count, jobs))
     share = max(1, cpus // count) if threads is None else threads
-    # First one job on every device, then the second ones.
-    places = [device for _ in range(per_gpu) for device in devices] or [""] * count
+    # Give every GPU its first job before any gets a second.
+    places = devices * per_gpu or [""] * count
     return [Slot(device, share) for device in places[:count]]
 
 
 def cpu_count() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _devices(gpus: int | str | Sequence[int]) -> list[str]:
-    """The value of CUDA_VISIBLE_DEVICES for each GPU that the user asks for."""
+    """Return a value of CUDA_VISIBLE_DEVICES for each GPU that the user asks for."""
     if gpus == 0 and not isinstance(gpus, bool):
         return []
     environment = os.environ.get("CUDA_VISIBLE_DEVICES")

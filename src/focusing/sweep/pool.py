@@ -1,7 +1,6 @@
-"""A pool of processes that survives its workers, and whose workers do not survive it.
+"""A pool of processes that survives the death of its workers; they do not survive the pool.
 
-The pool knows nothing of Hydra: a caller says what a worker does with a job. It runs the jobs of a
-local sweep and the stacks of Table 1, and works as well inside an allocation of a cluster.
+It runs the jobs of a local sweep, the runs of a cluster job, and the stacks of Table 1.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from typing import Any
 from focusing.errors import UserError
 from focusing.sweep.jobs import Job, Outcome, Result
 
-Announce = Callable[[], None]
-Execute = Callable[[Job, Announce], Outcome]
-"""What a worker does with a job; it announces that the job is not skipped but begins."""
+Notify = Callable[[], None]
+Execute = Callable[[Job, Notify], Outcome]
+"""What a worker does with a job; it calls its second argument if the job starts to train."""
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE_SECONDS = 60.0
-"""Time that workers have to save a checkpoint in mid-epoch when the pool stops."""
+"""Time that workers have to save a checkpoint when the pool stops."""
 POLL_SECONDS = 0.25
 
 
@@ -40,8 +39,8 @@ class Slot:
     """A place for one job at a time.
 
     Attributes:
-        gpu: the value of CUDA_VISIBLE_DEVICES; empty: none.
-        threads: of the processor.
+        gpu: the value of CUDA_VISIBLE_DEVICES; empty for none.
+        threads: number of CPU threads.
     """
 
     gpu: str
@@ -53,47 +52,37 @@ class Slot:
         os.environ.update(dict.fromkeys(THREAD_COUNTS, str(self.threads)))
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When a fresh process replaces a worker.
-
-    Attributes:
-        jobs: after so many jobs.
-        growth_mb: after its memory has grown so much since its first job.
-    """
-
-    jobs: int
-    growth_mb: int
-
-
 class Pool:
-    """Runs jobs in slots; a context manager, which stops the workers at its end.
+    """Runs jobs in slots. A context manager, which stops the workers when it exits.
 
-    Workers are forked: they have the whole sweep in memory, and nothing has to be pickled. So this
-    process must have no CUDA, and no threads that a worker would need.
+    Workers are forked, so they share the sweep in memory and nothing has to be pickled. Therefore
+    this process must not use CUDA, nor threads that a worker would need.
 
     Args:
         slots: where jobs run.
         execute: what a worker does with a job.
-        limits: when a worker is replaced.
-        say: called with every line that workers print.
-        pause: while this file exists, workers are stopped and no job begins.
-        began: called with every job that a worker announces.
+        print_line: called with every line that workers print.
+        jobs_per_worker: a new process replaces a worker after so many jobs.
+        growth_mb: or when its memory has grown by more than this since its first job.
+        pause_file: while this file exists, workers are suspended and no job starts.
+        on_start: called with every job that starts to train.
     """
 
     def __init__(
         self,
         slots: Sequence[Slot],
         execute: Execute,
-        limits: Limits,
-        say: Callable[[str], None],
-        pause: Path | None = None,
-        began: Callable[[Job], None] = lambda job: None,
+        print_line: Callable[[str], None],
+        jobs_per_worker: int,
+        growth_mb: int,
+        pause_file: Path | None = None,
+        on_start: Callable[[Job], None] = lambda job: None,
     ) -> None:
         if not hasattr(os, "fork"):
             raise UserError("hydra/launcher=local needs a system with fork, such as Linux.")
-        self._execute, self._limits, self._say, self._notify = execute, limits, say, began
-        self._pause, self.paused = pause, False
+        self._execute, self._print_line, self._on_start = execute, print_line, on_start
+        self._worker_limits = (jobs_per_worker, growth_mb)
+        self._pause_file, self.paused = pause_file, False
         self._free = list(reversed(slots))
         self._workers: list[_Worker] = []
         self._life = os.pipe()  # its write end closes with this process, however that ends
@@ -104,10 +93,10 @@ class Pool:
         return sum(worker.job is not None for worker in self._workers)
 
     def run(self, jobs: Iterator[Job], tick: Callable[[], None]) -> Iterator[Result]:
-        """Run jobs, and yield each with its outcome when it is over.
+        """Run jobs, and yield each with its outcome as it ends.
 
         Args:
-            jobs: asked for the next job when a slot is free.
+            jobs: the next one is taken when a slot is free.
             tick: called several times per second.
         """
         more = True
@@ -123,12 +112,13 @@ class Pool:
             tick()
 
     def _obey_pause(self) -> None:
-        """Stop or continue all workers when the pause file has come or gone."""
-        paused = self._pause is not None and self._pause.exists()
+        """Suspend or continue all workers when the pause file appears or disappears."""
+        paused = self._pause_file is not None and self._pause_file.exists()
         if paused == self.paused:
             return
         self.paused = paused
-        self._say(f"Paused, until {self._pause} is removed." if paused else "Going on.")
+        text = f"Paused until {self._pause_file} is removed." if paused else "Resumed."
+        self._print_line(text)
         for worker in self._workers:
             worker.signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
@@ -137,33 +127,31 @@ class Pool:
         return next(idle, None)
 
     def _start_worker(self) -> _Worker:
-        worker = _Worker(self._free.pop(), self._life, self._execute, self._limits)
+        worker = _Worker(self._free.pop(), self._life, self._execute, *self._worker_limits)
         self._workers.append(worker)
         return worker
 
     def _poll(self) -> list[_Worker]:
-        """Wait a moment for messages; returns the workers with news and removes dead ones."""
-        sources: dict[Any, _Worker] = {}
-        for worker in self._workers:
-            sources.update(dict.fromkeys(worker.sources(), worker))
+        """Wait briefly for messages; returns the workers that sent some, and removes dead ones."""
+        sources = {source: worker for worker in self._workers for source in worker.sources()}
         ready = wait(list(sources), POLL_SECONDS)
-        heard = list(dict.fromkeys(sources[source] for source in ready))
-        for worker in heard:
-            if worker.receive(self._say) and worker.job is not None:
-                self._notify(worker.job)
+        active = list(dict.fromkeys(sources[source] for source in ready))
+        for worker in active:
+            if worker.receive(self._print_line) and worker.job is not None:
+                self._on_start(worker.job)
             if worker.gone:
                 self._workers.remove(worker)
                 self._free.append(worker.slot)
-        return heard
+        return active
 
     def __enter__(self) -> Pool:
-        """Workers are started when there are jobs."""
+        """Return the pool; workers start with the first jobs."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop: idle workers leave at once, a run saves a checkpoint first."""
+        """Stop the workers: idle ones leave at once, others save a checkpoint first."""
         for worker in self._workers:
-            worker.signal(signal.SIGCONT)  # a stopped process could not save anything
+            worker.signal(signal.SIGCONT)  # a suspended process could not save anything
             worker.dismiss()
         read_end, write_end = self._life
         os.close(write_end)
@@ -181,11 +169,14 @@ class Pool:
 class _Worker:
     """The pool's side of a worker."""
 
-    def __init__(self, slot: Slot, life: tuple[int, int], execute: Execute, limits: Limits) -> None:
+    def __init__(
+        self, slot: Slot, life: tuple[int, int], execute: Execute, max_jobs: int, growth_mb: int
+    ) -> None:
         self.slot = slot
         self.job: Job | None = None
         self.gone = self.leaving = False
-        self._limits, self._jobs, self._initial_mb = limits, 0, math.inf
+        self._max_jobs, self._growth_mb = max_jobs, growth_mb
+        self._jobs, self._initial_mb = 0, math.inf
         self._outcome: Outcome | None = None
         self._exit_code: int | None = None
         self._unfinished_line = b""
@@ -196,43 +187,43 @@ class _Worker:
         arguments = (slot, theirs, output, life, execute)
         self._process = fork.Process(target=_work, args=arguments)
         self._process.start()
-        theirs.close()  # or the worker's death would not end the pipe
+        theirs.close()  # or the pipe would stay open when the worker dies
         os.close(output)
 
     def begin(self, job: Job) -> None:
         self.job, self._outcome = job, None
-        with suppress(OSError):  # it has just died: the next poll notices
+        with suppress(OSError):  # it has just died, which the next poll notices
             self._messages.send(job)
 
     def sources(self) -> list[Any]:
-        """What tells that there is news."""
+        """Return what to wait for: messages, output, and the end of the process."""
         return [self._messages, self._output, self._process.sentinel]
 
-    def receive(self, say: Callable[[str], None]) -> bool:
-        """Read what the worker has to say; returns whether its job has begun since."""
-        began = False
-        dead = not self._process.is_alive()  # asked first, so that no last message is lost
+    def receive(self, print_line: Callable[[str], None]) -> bool:
+        """Read messages and output; returns whether the job has started to train."""
+        started = False
+        dead = not self._process.is_alive()  # checked first, so that no last message is lost
         with suppress(EOFError, OSError):
             while self._messages.poll():
                 message = self._messages.recv()
                 if message is None:
-                    began = True
+                    started = True
                 else:
                     self._outcome, memory_mb = message
-                    self._dismiss_if_worn(memory_mb)
-        self._print(say)
+                    self._retire_if_due(memory_mb)
+        self._print(print_line)
         if dead:
             self._join()
-        return began
+        return started
 
-    def _dismiss_if_worn(self, memory_mb: float) -> None:
+    def _retire_if_due(self, memory_mb: float) -> None:
         self._jobs += 1
         self._initial_mb = min(self._initial_mb, memory_mb)
-        if self._jobs == self._limits.jobs or memory_mb - self._initial_mb > self._limits.growth_mb:
+        if self._jobs == self._max_jobs or memory_mb - self._initial_mb > self._growth_mb:
             self.dismiss()
 
     def ended(self) -> Iterator[Result]:
-        """The job and its outcome, if it is over."""
+        """Yield the job and its outcome, if it has ended."""
         if self.job is None or (self._outcome is None and not self.gone):
             return
         job, self.job = self.job, None
@@ -243,10 +234,10 @@ class _Worker:
             return f"The process of this job ended with exit code {self._exit_code}."
         name = signal.Signals(-self._exit_code).name
         hint = "; is there enough memory?" if name == "SIGKILL" else "."
-        return f"The process of this job was ended by {name}{hint}"
+        return f"The process of this job was killed by {name}{hint}"
 
     def dismiss(self) -> None:
-        """Tell the worker to leave when it has no job."""
+        """Tell the worker to exit after its job."""
         self.leaving = True
         with suppress(OSError):
             self._messages.send(None)
@@ -260,14 +251,14 @@ class _Worker:
         self._process.kill()
         self._join()
 
-    def _print(self, say: Callable[[str], None]) -> None:
+    def _print(self, print_line: Callable[[str], None]) -> None:
         text = self._unfinished_line
         with suppress(BlockingIOError, OSError):
             while chunk := os.read(self._output, 65536):
                 text += chunk
         *lines, self._unfinished_line = text.split(b"\n")
         for line in lines:
-            say(line.decode(errors="replace"))
+            print_line(line.decode(errors="replace"))
 
     def _join(self) -> None:
         self._process.join()
@@ -281,21 +272,21 @@ class _Worker:
 def _work(
     slot: Slot, messages: Connection, output: int, pool_life: tuple[int, int], execute: Execute
 ) -> None:
-    """Run jobs one after the other: the process of one slot.
+    """Run jobs one after the other; the main function of a worker process.
 
     Args:
         slot: what it may use.
-        messages: jobs in; out comes None if a job begins, and its outcome with the memory of this
-            process.
-        output: where stdout and stderr go.
-        pool_life: a pipe that ends when the pool stops or dies.
+        messages: receives jobs. Sends None when a job starts to train, and at its end the outcome
+            with the memory of this process.
+        output: file descriptor for stdout and stderr.
+        pool_life: a pipe that closes when the pool stops or dies.
         execute: what to do with a job.
     """
     life, writer = pool_life
-    os.close(writer)  # or the pipe would never end
+    os.close(writer)  # or the pipe would never close
     _detach(output, life)
     slot.occupy()
-    gc.freeze()  # nothing inherited is ever freed: do not look through it, nor copy it
+    gc.freeze()  # inherited objects are never freed: scanning them would only copy their pages
     while life not in wait([messages, life]):
         job: Job | None = messages.recv()
         if job is None:
@@ -307,8 +298,8 @@ def _work(
 
 def _detach(output: int, life: int) -> None:
     """Let only the pool stop this process, and print through the pool."""
-    # Ctrl-C, kill and a closed terminal may reach the whole process group. The pool passes them on,
-    # once: a second signal would interrupt a run that saves its checkpoint. SLURM warns with USR2.
+    # Ctrl-C, kill and a closed terminal may signal the whole process group. The pool passes such a
+    # signal on once: a second one would interrupt a run that is saving. SLURM warns with USR2.
     passed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
@@ -326,7 +317,7 @@ def _detach(output: int, life: int) -> None:
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
-    """Do what the run, or the worker between two runs, does on SIGTERM."""
+    """Call the current handler of SIGTERM: that of the run, or the worker's between two runs."""
     handler = signal.getsignal(signal.SIGTERM)
     if callable(handler):
         handler(signal.SIGTERM, frame)
@@ -342,7 +333,7 @@ def _clean_up(slot: Slot) -> None:
 
 
 def _memory_mb() -> float:
-    """Resident memory of this process; its peak where the system does not tell."""
+    """Return the resident memory of this process, or its peak where only that is known."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

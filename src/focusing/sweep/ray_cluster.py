@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: the work behind ``hydra/launcher=ray``."""
+"""Sweeps on a Ray cluster (``hydra/launcher=ray``)."""
 
 from __future__ import annotations
 
@@ -17,30 +17,26 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hydra.types import HydraContext
-from omegaconf import DictConfig
-
 from focusing.config import AtLeastOne, NonNegative
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
-from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
+from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.pool import GRACE_SECONDS
-from focusing.sweep.task import SweepTask
+from focusing.sweep.task import JobRunner
 
 CONNECT_SECONDS = 30
-QUIET = {"include_dashboard": False, "logging_level": "warning", "log_to_driver": False}
+INIT_DEFAULTS = {"include_dashboard": False, "logging_level": "warning", "log_to_driver": False}
 
 
 class Ray(ClusterSweep):
-    """Runs jobs as Ray tasks, each of which starts a process with a pool of its own.
+    """Runs jobs as Ray tasks, each of which starts a process with its own pool.
 
-    Ray's own workers have threads, which a pool's fork does not survive.
+    The pool cannot run in a Ray worker, whose threads do not survive a fork.
 
     Args:
-        context, config, task: as in :class:`ClusterSweep`.
+        runner, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
         address: of the cluster; ``"local"`` starts one on this machine.
-        cpus, gpus: of a job; half a GPU is shared by two.
-        runs_per_job, per_gpu: as in :class:`ClusterSweep`.
+        cpus, gpus: per job; with 0.5, two jobs share a GPU.
         init: more options of ``ray.init``.
         remote: more options of ``ray.remote``.
     """
@@ -50,9 +46,7 @@ class Ray(ClusterSweep):
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         *,
         address: str,
         cpus: AtLeastOne,
@@ -62,8 +56,8 @@ class Ray(ClusterSweep):
         init: dict[str, Any] | None = None,
         remote: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(context, config, task, runs_per_job, cpus, gpus, per_gpu)
-        if address == "local":  # no usage reports, and no token in the user's home
+        super().__init__(runner, runs_per_job, cpus, gpus, per_gpu)
+        if address == "local":  # send no usage reports, and put no token into the user's home
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         try:
@@ -72,15 +66,15 @@ class Ray(ClusterSweep):
             raise UserError("hydra/launcher=ray needs: pip install 'focusing[ray]'") from None
         self._ray = ray
         terminate = signal.getsignal(signal.SIGTERM)
-        _knock(address)
+        _check_reachable(address)
         try:
-            ray.init(address=address, **{**QUIET, **(init or {})})
+            ray.init(address=address, **{**INIT_DEFAULTS, **(init or {})})
         except (ConnectionError, ValueError) as error:
             raise UserError(f"hydra.launcher.address={address}: {error}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)  # Ray's handler exits with code 1
-        retried = {"max_retries": 20, **(remote or {})}  # spot machines come and go
-        self._run = ray.remote(num_cpus=self._cpus, num_gpus=self.gpus, **retried)(run_in_process)
+        options = {"max_retries": 20, **(remote or {})}  # spot machines come and go
+        self._run = ray.remote(num_cpus=self._cpus, num_gpus=self.gpus, **options)(run_in_process)
         for name, needed, available in self._resources():
             if needed > available:
                 text = f"hydra.launcher.{name}={needed:g}, but the cluster has {available:g}"
@@ -91,12 +85,12 @@ class Ray(ClusterSweep):
 
     def _capacity(self, search: bool) -> int:
         fit = [available // needed for _, needed, available in self._resources() if needed]
-        at_once = int(max(1, min(fit, default=1)))
-        # Twice as many jobs as fit, so that the cluster never waits for the next.
-        return at_once if search else 2 * at_once
+        parallel = int(max(1, min(fit, default=1)))
+        # Queue twice as many jobs as fit, so that the cluster never waits for the next one.
+        return parallel if search else 2 * parallel
 
     def _resources(self) -> list[tuple[str, float, float]]:
-        """What a job needs, and what the cluster has now."""
+        """Return name, need per job and present total of each resource."""
         available = self._ray.cluster_resources()
         needs = (("cpus", self._cpus, "CPU"), ("gpus", self.gpus, "GPU"))
         return [(name, needed, available.get(kind, 0)) for name, needed, kind in needs]
@@ -108,41 +102,41 @@ class Ray(ClusterSweep):
             for allocation in allocations
         ]
 
-    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+    def _query_states(self, submitted: Sequence[SubmittedJob]) -> Sequence[State]:
         handles = [job.handle for job in submitted]
-        over, _ = self._ray.wait(handles, num_returns=len(handles), timeout=0)
+        ended, _ = self._ray.wait(handles, num_returns=len(handles), timeout=0)
         return [
-            self._end(job.handle)
-            if job.handle in over
-            else State("RUNNING" if job.allocation.journal.exists() else "PENDING")
+            self._final_state(job.handle)
+            if job.handle in ended
+            else State("RUNNING" if job.allocation.journal_path.exists() else "PENDING")
             for job in submitted
         ]
 
-    def _end(self, handle: Any) -> State:
+    def _final_state(self, handle: Any) -> State:
         try:
             self._ray.get(handle)
         except self._ray.exceptions.RayTaskError as error:
             return State("FAILED", cause_of(error))
-        except Exception as error:  # its worker or its machine died, more often than Ray retries
+        except Exception as error:  # its worker or machine died more often than Ray retries
             return State("NODE_FAIL", cause_of(error))
         return State("COMPLETED")
 
     def _log_of(self, allocation: Allocation) -> str:
-        return str(allocation.journal.with_suffix(".log"))
+        return str(allocation.journal_path.with_suffix(".log"))
 
-    def _log(self, submitted: Submitted) -> str:
+    def _log(self, submitted: SubmittedJob) -> str:
         return self._log_of(submitted.allocation)
 
     def _cancel(self, handles: Sequence[Any]) -> None:
-        with suppress(Exception):  # Ray may be gone; else every run saves its checkpoint
+        with suppress(Exception):  # Ray may be gone
             for handle in handles:
-                self._ray.cancel(handle, force=False)
+                self._ray.cancel(handle, force=False)  # its runs save their checkpoints
             self._ray.wait(list(handles), num_returns=len(handles), timeout=GRACE_SECONDS)
             self._ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Refuse an address where nobody answers; Ray would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Refuse an address that does not answer; Ray would try for minutes."""
     host, _, port = address.rpartition("//")[2].rpartition(":")
     if not port.isdigit():
         return  # local and auto
@@ -154,12 +148,12 @@ def _knock(address: str) -> None:
 
 
 def run_in_process(description: bytes, log: str, path: str) -> None:
-    """The Ray task: run an allocation in a fresh process, and stop it if the task is cancelled.
+    """Run an allocation in a new process, and stop it if the Ray task is cancelled.
 
     Args:
         description: the pickled allocation.
-        log: the file for the output of the process.
-        path: the modules of the process.
+        log: file for the output of the process.
+        path: its PYTHONPATH.
     """
     command = [sys.executable, "-u", "-m", "focusing.sweep.allocation"]
     with Path(log).open("ab") as file:
@@ -174,10 +168,10 @@ def run_in_process(description: bytes, log: str, path: str) -> None:
     process.stdin.write(b"%d\n%b" % (len(description), description))
     process.stdin.flush()
     try:
-        while process.poll() is None:  # wait() would not notice that Ray cancels
+        while process.poll() is None:  # wait() would not notice a cancellation by Ray
             time.sleep(0.1)
     finally:
-        process.stdin.close()  # it saves its runs and leaves
+        process.stdin.close()  # the process saves its runs and exits
         code = process.wait(GRACE_SECONDS)
     if code:
         raise RuntimeError(f"the process of the job ended with exit code {code}")

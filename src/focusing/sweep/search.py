@@ -1,4 +1,4 @@
-"""A search by Optuna with a study on disk: the work behind ``hydra/sweeper=optuna``."""
+"""Hyperparameter search by Optuna with a study on disk (``hydra/sweeper=optuna``)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-REGRESSION = ("boston",)
-"""Data sets whose score is an error, where lower is better."""
+REGRESSION_DATA = ("boston",)
+"""Data sets whose score is an error, so that lower is better."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to search; conf/hydra/sweeper/optuna.yaml explains them."""
+class SearchOptions:
+    """Options of a search; conf/hydra/sweeper/optuna.yaml explains them."""
 
     n_trials: AtLeastOne
     direction: Literal["maximize", "minimize"]
@@ -42,19 +42,19 @@ class Options:
     parallel: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        """Refuse wrong values."""
-        check_arguments(Options, vars(self), "hydra.sweeper.")
+        """Check the values."""
+        check_arguments(SearchOptions, vars(self), "hydra.sweeper.")
 
 
 class Search:
-    """Asks a study for jobs and tells it their outcomes.
+    """Draws jobs from a study and stores their outcomes in it.
 
-    A trial's draw depends on the seed, its number and the trials that are finished by then, so a
-    search that was killed continues as if it had not been. Trials that were running then are the
-    first to run again, and their runs continue.
+    A draw depends on the seed, the number of the trial and the trials that have finished by then.
+    So a search that was killed continues as if nothing had happened: it first continues the trials
+    that were running.
 
     Args:
-        path: the study's file.
+        path: the file of the study.
         space: option -> distribution.
         fixed: overrides of every trial.
         options: how to search.
@@ -66,7 +66,7 @@ class Search:
         path: Path,
         space: Mapping[str, BaseDistribution],
         fixed: Sequence[str],
-        options: Options,
+        options: SearchOptions,
         *,
         retry_failed: bool = False,
     ) -> None:
@@ -83,7 +83,7 @@ class Search:
             values = itertools.product(*(choice.choices for choice in choices))
             self._points = [dict(zip(self.space, point, strict=True)) for point in values]
         self.total = min(options.n_trials, len(self._points) or options.n_trials)
-        # A search may have been killed while it drew a trial: such a trial does not count.
+        # Ignore a trial if the search was killed while it drew that trial.
         trials = [t for t in self._trials() if set(t.params) == set(self.space)]
         failed = [trial for trial in trials if trial.state.name == "FAIL"]
         succeeded = [trial.params for trial in trials if trial.state.name != "FAIL"]
@@ -91,8 +91,8 @@ class Search:
         self._interrupted = [trial for trial in trials if trial.state.name == "RUNNING"]
         self._retried = unsolved if retry_failed else []
         self.failures = [] if retry_failed else [self._earlier_failure(t) for t in failed]
-        self._asked = len(succeeded) + len(unsolved) - len(self._retried)
-        self.finished = min(self._asked - len(self._interrupted), self.total)
+        self._drawn = len(succeeded) + len(unsolved) - len(self._retried)
+        self.finished = min(self._drawn - len(self._interrupted), self.total)
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -103,11 +103,11 @@ class Search:
         return self._job(trial.number, trial.params), outcome
 
     def jobs(self) -> Iterator[Job]:
-        """The remaining trials; each is drawn when it is asked for."""
+        """Yield the remaining trials; each is drawn when it is needed."""
         for trial in self._interrupted:
             yield self._job(trial.number, trial.params)
-        while self._asked < self.total:
-            self._asked += 1
+        while self._drawn < self.total:
+            self._drawn += 1
             yield self._draw()
 
     def _draw(self) -> Job:
@@ -121,10 +121,9 @@ class Search:
                 tried = [trial.params for trial in trials]
                 self.study.enqueue_trial(next(p for p in self._points if p not in tried))
         seed = self.options.seed * 1_000_003 + len(trials)
-        if self.options.sampler == "tpe":
-            self.study.sampler = optuna.samplers.TPESampler(seed=seed)
-        else:
-            self.study.sampler = optuna.samplers.RandomSampler(seed=seed)
+        samplers = optuna.samplers
+        tpe = self.options.sampler == "tpe"
+        self.study.sampler = (samplers.TPESampler if tpe else samplers.RandomSampler)(seed=seed)
         trial = self.study.ask(self.space)
         return self._job(trial.number, trial.params)
 
@@ -154,29 +153,29 @@ class Search:
         elif outcome.status != "busy":
             [frozen] = [trial for trial in self._trials() if trial.number == job.index]
             trial = optuna.trial.Trial(self.study, frozen._trial_id)
-            trial.set_user_attr("error", outcome.error)  # the next call reports it
+            trial.set_user_attr("error", outcome.error)  # for the report of the next sweep
             trial.set_user_attr("run_dir", outcome.run_dir)
             self.study.tell(job.index, state=states.FAIL)
 
     def describe_best(self) -> str:
-        """The best trial so far in one line."""
+        """Describe the best trial so far in one line."""
         try:
             trial = self.study.best_trial
         except ValueError:
-            return f"No trial is done; the study is {self.path}."
+            return f"No trial has finished; the study is {self.path}."
         chosen = " ".join(f"{key}={value}" for key, value in trial.params.items())
         return f"Best of {len(self.study.trials)} trials: {trial.value:.4g} with {chosen}"
 
 
-def check_metric(options: Options, metric: str | None) -> None:
-    """Refuse to search for the worst score."""
+def check_metric(options: SearchOptions, metric: str | None) -> None:
+    """Refuse a direction that would search for the worst score."""
     expected = "minimize" if metric == "mae" else "maximize"
     if options.direction != expected:
         raise UserError(f"The score is {metric}: use hydra.sweeper.direction={expected}.")
 
 
-def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Options) -> Path:
-    """The file of a study: the same command gets the same file, also with more trials."""
+def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: SearchOptions) -> Path:
+    """Return the file of a study; it does not depend on the number of trials."""
     searched = {key: repr(distribution) for key, distribution in space.items()}
     how = [options.sampler, options.direction, options.seed]
     text = json.dumps([config_hash(config), config["seed"], searched, how], sort_keys=True)
@@ -190,7 +189,7 @@ def study_path(config: Mapping[str, Any], space: Mapping[str, Any], options: Opt
 def search_space(
     overrides: Iterable[Override], sampler: str = "tpe"
 ) -> tuple[dict[str, BaseDistribution], list[str]]:
-    """Translate Hydra's overrides into what is searched, option -> distribution, and is fixed."""
+    """Divide overrides into the space to search, option -> distribution, and fixed overrides."""
     space: dict[str, BaseDistribution] = {}
     fixed: list[str] = []
     for override in overrides:
@@ -210,12 +209,8 @@ def search_space(
 
 
 def _distribution(override: Override, *, in_order: bool) -> BaseDistribution:
-    """What an option is drawn from; values that are tried in order are choices without a scale."""
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    """Return the distribution of an option; values to try in order are categories."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     sweep = override.value()
     if isinstance(sweep, RangeSweep) and not list(sweep.range()):
@@ -234,7 +229,7 @@ def _distribution(override: Override, *, in_order: bool) -> BaseDistribution:
 
 
 def bounds_of(override: Override) -> tuple[float, float, bool]:
-    """Start and end of an interval, and whether it is searched on a logarithmic scale."""
+    """Return start and end of an interval, and whether its scale is logarithmic."""
     sweep: Any = override.value()
     low, high, log = sweep.start, sweep.end, "log" in sweep.tags
     if low is None or high is None or not low < high or (log and low <= 0):
@@ -243,7 +238,7 @@ def bounds_of(override: Override) -> tuple[float, float, bool]:
 
 
 def example_jobs(values: Mapping[str, Sequence[Any]], fixed: Sequence[str]) -> list[Job]:
-    """Jobs in which every value occurs, to check whether they can be composed."""
+    """Make jobs that contain every value, to check that they can be composed."""
     return [
         Job(row, (*fixed, *(f"{key}={some[row % len(some)]}" for key, some in values.items())))
         for row in range(max(map(len, values.values())))
@@ -251,5 +246,5 @@ def example_jobs(values: Mapping[str, Sequence[Any]], fixed: Sequence[str]) -> l
 
 
 def example_values(space: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """All choices of a distribution, or one value."""
+    """Return all choices of each distribution, or one value."""
     return {key: getattr(some, "choices", ()) or [some.low] for key, some in space.items()}

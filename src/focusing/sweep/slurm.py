@@ -1,4 +1,4 @@
-"""Jobs on a SLURM cluster, by submitit: the work behind ``hydra/launcher=slurm``."""
+"""Sweeps on a SLURM cluster, submitted with submitit (``hydra/launcher=slurm``)."""
 
 from __future__ import annotations
 
@@ -8,47 +8,40 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any, Literal
-
-from hydra.types import HydraContext
-from omegaconf import DictConfig
 
 from focusing.config import AtLeastOne, Count
 from focusing.errors import UserError
 from focusing.sweep.allocation import Allocation
-from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
+from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.local import cpu_count
 from focusing.sweep.pool import THREAD_COUNTS
-from focusing.sweep.task import SweepTask
+from focusing.sweep.task import JobRunner
 
 COMMON_OPTIONS = ("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb")
 """Options of all submitit executors; the others are SLURM's."""
-START_SECONDS = 120
-"""A job needs so many seconds at least between its start and the warning that time is up."""
-QUERY_SECONDS = 60
+MIN_RUN_SECONDS = 120
+"""Least time between the start of a job and the warning that its time is up."""
+QUERY_TIMEOUT = 60
 
 
 class Slurm(ClusterSweep):
-    """Submits jobs with submitit's executors, and watches them with squeue and sacct.
+    """Submits jobs with submitit, and queries their states with squeue and sacct.
 
     Args:
-        context, config, task: as in :class:`ClusterSweep`.
-        cluster: ``"slurm"``, or ``"local"``: processes on this machine.
-        runs_per_job, per_gpu: as in :class:`ClusterSweep`.
-        cpus_per_task, gpus_per_node: of a job.
-        more: further options of the executor; null in the file, because a dictionary there could
-            have no keys but those of the file.
+        runner, runs_per_job, per_gpu: as in :class:`ClusterSweep`.
+        cluster: ``"slurm"``, or ``"local"`` for processes on this machine.
+        cpus_per_task, gpus_per_node: per job.
+        more: further options of the executor. It is null in the config file: a dictionary there
+            would accept no new keys.
         **options: of the executor.
     """
 
-    max_batch = 1000  # the size of an array that clusters allow
+    max_batch = 1000  # clusters commonly limit the size of a job array to this
 
     def __init__(
         self,
-        context: HydraContext,
-        config: DictConfig,
-        task: SweepTask,
+        runner: JobRunner,
         *,
         cluster: Literal["slurm", "local"],
         runs_per_job: AtLeastOne,
@@ -60,21 +53,21 @@ class Slurm(ClusterSweep):
     ) -> None:
         self.cluster = cluster
         self.poll_seconds = 1.0 if cluster == "slurm" else 0.2
-        super().__init__(context, config, task, runs_per_job, cpus_per_task, gpus_per_node, per_gpu)
+        super().__init__(runner, runs_per_job, cpus_per_task, gpus_per_node, per_gpu)
         options |= {"cpus_per_task": cpus_per_task, "gpus_per_node": gpus_per_node, **(more or {})}
         options = {name: value for name, value in options.items() if value is not None}
         minutes, delay = options["timeout_min"], options["signal_delay_s"]
-        if minutes * 60 < delay + START_SECONDS:
+        if minutes * 60 < delay + MIN_RUN_SECONDS:
             raise UserError(
-                f"hydra.launcher.timeout_min={minutes} leaves a job no time: it starts, and is "
-                f"warned {delay} s before the end (signal_delay_s). Use at least "
-                f"{-(-(delay + START_SECONDS) // 60)} minutes."
+                f"hydra.launcher.timeout_min={minutes} is too short: a job is warned {delay} s "
+                "before its end (signal_delay_s). Use at least "
+                f"{-(-(delay + MIN_RUN_SECONDS) // 60)} minutes."
             )
         try:
             import submitit
         except ImportError:
             raise UserError("hydra/launcher=slurm needs: pip install 'focusing[slurm]'") from None
-        os.environ.update(dict.fromkeys(THREAD_COUNTS, "1"))  # jobs inherit it; runs set their own
+        os.environ.update(dict.fromkeys(THREAD_COUNTS, "1"))  # for jobs; runs set their own
         self._partition = options.get("partition")
         self._parallel = options["array_parallelism"]
         timeouts = options.pop("max_num_timeout")
@@ -84,7 +77,7 @@ class Slurm(ClusterSweep):
                 folder=self._folder, cluster=cluster, slurm_max_num_timeout=timeouts
             )
             self._executor.update_parameters(name="focusing", **named)
-        except (RuntimeError, NameError, AssertionError, ValueError) as error:  # or no sbatch
+        except (RuntimeError, NameError, AssertionError, ValueError) as error:  # e.g. no sbatch
             first = str(error).splitlines()[0]
             raise UserError(f"hydra/launcher=slurm: {first}") from None
 
@@ -92,20 +85,20 @@ class Slurm(ClusterSweep):
         if self.cluster == "local":  # this machine gets no more jobs than fit
             return max(1, cpu_count() // self._cpus)
         if not search:
-            return 100_000  # a queue may have all
+            return 100_000  # a queue may hold all jobs
         where = ["-p", self._partition] if self._partition else []
         answer = _query("sinfo", "-h", "-o", "%D|%c|%G", *where)
-        fit = sum(_fit(line.split("|"), self._cpus, self.gpus) for line in answer or ())
+        fit = sum(_jobs_that_fit(line, self._cpus, self.gpus) for line in answer or ())
         return max(1, min(fit, int(self._parallel)))
 
     def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:
         try:
-            with _signals_wait():  # or jobs would be queued that nobody knows of
+            with _deferred_signals():  # or a signal could leave jobs in the queue unnoticed
                 return self._executor.submit_array(list(allocations))
-        except Exception as error:  # sbatch refuses an option
+        except Exception as error:  # sbatch refuses an option, for example
             raise UserError(f"hydra/launcher=slurm: {cause_of(error)}") from None
 
-    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+    def _query_states(self, submitted: Sequence[SubmittedJob]) -> Sequence[State]:
         if self.cluster == "local":
             return [self._explain(job.handle, self._local_state(job.handle)) for job in submitted]
         queue = _query("squeue", "--me", "-h", "-r", "-t", "all", "-o", "%i|%T|%r")
@@ -113,7 +106,7 @@ class Slurm(ClusterSweep):
             return [State("UNKNOWN", "squeue does not answer") for _ in submitted]
         states = {name: State(*rest) for name, *rest in (line.split("|", 2) for line in queue)}
         missing = [job.handle.job_id for job in submitted if job.handle.job_id not in states]
-        if missing:  # SLURM forgets jobs minutes after their end; accounting, if there is any, not
+        if missing:  # squeue forgets jobs minutes after their end; sacct does not
             words = ("-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(missing))
             for line in _query("sacct", *words) or ():
                 name, state = line.split("|", 1)
@@ -128,17 +121,17 @@ class Slurm(ClusterSweep):
         return State("COMPLETED" if complete else "FAILED")
 
     def _explain(self, handle: Any, state: State) -> State:
-        """Add the error of a job that could tell it, in place of SLURM's word for it."""
+        """Add the error that a failed job has left, if any, to its state."""
         if state.name == "FAILED" and handle.paths.result_pickle.exists():
             error = handle.exception()
             return State(state.name, cause_of(error) if error else "")
         return state
 
-    def _log(self, submitted: Submitted) -> str:
+    def _log(self, submitted: SubmittedJob) -> str:
         return str(submitted.handle.paths.stderr)
 
     def _cancel(self, handles: Sequence[Any]) -> None:
-        # Jobs stay in the queue; the same command waits for those that run by then.
+        # Jobs stay in the queue. The same command later waits for those that run by then.
         names = sorted({str(handle.job_id).partition("_")[0] for handle in handles})
         if names:
             end = f"scancel {' '.join(names)}" if self.cluster == "slurm" else "kill"
@@ -147,17 +140,17 @@ class Slurm(ClusterSweep):
 
 
 def _query(*command: str) -> list[str] | None:
-    """The lines that a command of SLURM prints; None if it fails."""
+    """Return the lines that a SLURM command prints, or None if it fails."""
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS)  # noqa: S603 - fixed
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_TIMEOUT)  # noqa: S603 - fixed
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.splitlines() if answer.returncode == 0 else None
 
 
-def _fit(kind: Sequence[str], cpus_per_job: int, gpus_per_job: float) -> int:
-    """Jobs that fit on nodes of a kind, in the words of sinfo: 4, 64+ and gpu:a100:8(S:0-1)."""
-    nodes, cpus, gres = kind
+def _jobs_that_fit(line: str, cpus_per_job: int, gpus_per_job: float) -> int:
+    """Return how many jobs fit on the nodes of a line of sinfo: ``4|64+|gpu:a100:8(S:0-1)``."""
+    nodes, cpus, gres = line.split("|")
     fit = int(cpus.rstrip("+")) // cpus_per_job
     if gpus_per_job:
         gpus = sum(int(count) for count in re.findall(r"gpu(?::\w+)?:(\d+)", gres))
@@ -166,14 +159,13 @@ def _fit(kind: Sequence[str], cpus_per_job: int, gpus_per_job: float) -> int:
 
 
 @contextmanager
-def _signals_wait() -> Iterator[None]:
+def _deferred_signals() -> Iterator[None]:
     """Hold back Ctrl-C and SIGTERM until the end of the block."""
     received: list[int] = []
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-
-    before = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        signum: signal.signal(signum, lambda signum, frame: received.append(signum))
+        for signum in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:

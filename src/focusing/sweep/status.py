@@ -1,4 +1,4 @@
-"""The progress of a sweep, a bar in a terminal and a line now and then elsewhere; and its end."""
+"""Progress of a sweep (a bar in a terminal, lines in a log), and the summary at its end."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
 class SweepStatus:
     """Counts the jobs of a sweep and shows the counts.
 
-    It draws only when it is called: a drawing thread would make it unsafe for the pool to fork.
+    It draws only when it is called, because with a drawing thread the pool could not fork safely.
 
     Args:
         jobs: the overrides of the jobs.
-        interval: seconds between two lines where there is no terminal.
-        console: the terminal by default.
-        total, options: number of jobs and options that name one, if the jobs are not known yet.
+        interval: seconds between two lines of a log.
+        console: where to draw; stdout by default.
+        total, options: number of jobs, and options that name a job, if the jobs are not known yet.
         noun: what is counted.
-        best: also show the best score, as a search does; elsewhere it is that of a lucky seed.
+        best: show the best score, as a search does. In a grid it would be that of a lucky seed.
 
     Attributes:
-        running: jobs that are running now.
-        queue: what a cluster says of its jobs.
+        running: number of jobs that are running.
+        queue: summary of the jobs in the queue of a cluster.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SweepStatus:
         self.running, self.queue = 0, ""
         self.best: Result | None = None
         self._not_run = 0
-        self._told: str | None = None
+        self._last_error: str | None = None
         self._interval = interval
         self._options = options or swept_options(jobs)
         self._console = console or Console(soft_wrap=True)
@@ -61,7 +61,7 @@ class SweepStatus:
 
     @property
     def finished(self) -> int:
-        """Jobs that are over, whatever became of them."""
+        """Number of jobs that have ended, in whatever way."""
         return sum(self.counts.values())
 
     def __enter__(self) -> SweepStatus:
@@ -91,7 +91,7 @@ class SweepStatus:
             self._console.print("Stopped. The same command goes on from here.")
 
     def add(self, job: Job, outcome: Outcome) -> None:
-        """Count a job that is over; one that another process has is not."""
+        """Count a job that has ended; a job that another process runs has not."""
         if outcome.status == "busy":
             return
         skipped = outcome.earlier and outcome.status == "done"
@@ -99,8 +99,8 @@ class SweepStatus:
         self._not_run += outcome.earlier
         if outcome.is_better_than(self.best[1] if self.best else None):
             self.best = (job, outcome)
-        if outcome.status == "failed" and not outcome.earlier and outcome.error != self._told:
-            self._told = outcome.error  # a dead job of a cluster takes many runs with it
+        if outcome.status == "failed" and not outcome.earlier and outcome.error != self._last_error:
+            self._last_error = outcome.error  # all runs of a dead cluster job have the same
             self.print(f"failed: {self._name(job)}: {outcome.error}")
 
     def refresh(self) -> None:
@@ -119,12 +119,12 @@ class SweepStatus:
         self._console.print(line, markup=False, highlight=False)
 
     def describe(self) -> str:
-        """The counts in one line."""
+        """Return the counts in one line."""
         shown = {**self.counts, "running": self.running}
         words = [] if self._bar is not None else [f"{self.finished}/{self.total} {self.noun}"]
         words += [f"{count} {name}" for name, count in shown.items() if count or name == "done"]
         if (left := self.seconds_left()) is not None:
-            words.append(f"{_clock(left)} left")
+            words.append(f"{_format_time(left)} left")
         if self._show_best and self.best is not None and self.best[1].score is not None:
             words.append(f"best {self.best[1].score:.4g} ({self._name(self.best[0])})")
         if self.queue:
@@ -132,7 +132,7 @@ class SweepStatus:
         return ", ".join(words)
 
     def seconds_left(self) -> float | None:
-        """An estimate, once a job has run."""
+        """Estimate the remaining time, once a job has run."""
         run = self.finished - self._not_run
         if not run or self.finished >= self.total:
             return None
@@ -142,15 +142,15 @@ class SweepStatus:
         return label(job.overrides, self._options)
 
 
-def print_settings(results: Sequence[Result], config: DictConfig, arguments: Sequence[str]) -> None:
-    """End a sweep: print its settings, how they differ from the dense network, and what comes next.
+def print_summary(results: Sequence[Result], config: DictConfig, arguments: Sequence[str]) -> None:
+    """Print the scores of a sweep, compared with the dense network, and the next commands.
 
     Args:
-        results: jobs and their outcomes. A stack of runs, which has no folder, prints its own end.
+        results: jobs and their outcomes. A stack, which has no folder, prints its own table.
         config: of the sweep.
-        arguments: its command line.
+        arguments: the command line of the sweep.
     """
-    from focusing.reports.tables.experiments import sweep_tables  # pandas and scipy take a second
+    from focusing.reports.tables.experiments import sweep_tables  # pandas and scipy load slowly
     from focusing.reports.terminal import table_lines
     from focusing.results.collect import runs_at
     from focusing.results.frame import group_by
@@ -174,7 +174,7 @@ def print_settings(results: Sequence[Result], config: DictConfig, arguments: Seq
         console.print(f"Next: {command}", markup=False, soft_wrap=True)
 
 
-def _clock(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes}:{rest:02d}"

@@ -1,7 +1,7 @@
-"""A sweep, and one job of it: skipped if it is done, else run; and what became of it.
+"""Sweeps, and what they do with a job: skip it if it is finished, or else run it.
 
-A job is composed where it runs, on whatever machine: that a config takes a tenth of a second,
-and the folder of a run follows from the hash of its config.
+The config of a job is composed on the machine that runs it, and the hash of that config names the
+run folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from filelock import Timeout
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import run_job
-from hydra.types import HydraContext
+from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import check_config, check_devices, prepare_hydra
@@ -29,8 +29,8 @@ from focusing.results.identity import run_folder
 from focusing.results.store import finished_record, has_figures, load_record, read_record, run_lock
 from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import (
-    Done,
     Job,
+    OnDone,
     Outcome,
     Result,
     RunsFailedError,
@@ -39,7 +39,6 @@ from focusing.sweep.jobs import (
 )
 from focusing.sweep.status import SweepStatus
 
-TaskFunction = Callable[[DictConfig], Any]
 SIGNAL_EXIT_CODES = (130, 143)
 """Exit codes of a process that Ctrl-C or SIGTERM stopped."""
 POLL_SECONDS = 1.0
@@ -47,52 +46,52 @@ POLL_SECONDS = 1.0
 
 
 class SweepTask:
-    """A task function that always returns an :class:`Outcome`, whatever its job does.
+    """A task function for Hydra that returns an :class:`Outcome`, also if the job fails.
 
     Args:
-        task: the function that Hydra would call.
-        prepare: writes into a job's config what the config asks for, such as a random trial.
+        task: runs a job.
+        prepare: completes the config of a job, for example with a random trial.
 
     Attributes:
-        announce: called before a job begins that is not skipped.
+        on_start: called before a job runs, unless it is skipped.
     """
 
     def __init__(self, task: TaskFunction, prepare: Callable[[DictConfig], None]) -> None:
         self.task, self.prepare = task, prepare
-        self.announce: Callable[[], None] = lambda: None
+        self.on_start: Callable[[], None] = lambda: None
 
     def __call__(self, cfg: DictConfig) -> Outcome:
-        """Run one job."""
+        """Skip or run one job."""
         prepare_hydra()
-        with named_warnings():
-            return self._skip_or_run(cfg)
-
-    def _skip_or_run(self, cfg: DictConfig) -> Outcome:
-        if is_stack(cfg):
-            return self._run(cfg)  # many runs in one job: it handles its own records
-        try:
-            config, run_dir = self.locate(cfg)
-            outcome = self._skip(config, run_dir)
-        except Exception as error:
-            return Outcome.from_error(error)
-        if outcome is not None:
-            return outcome
-        self.announce()
-        return self._run(cfg, run_dir, config)
+        with prefixed_warnings():
+            if is_stack(cfg):
+                return self._run(cfg)  # many runs, whose records it handles itself
+            try:
+                config, run_dir = self.locate(cfg)
+                outcome = self._skip(config, run_dir)
+            except Exception as error:
+                return Outcome.from_error(error)
+            if outcome is not None:
+                return outcome
+            self.on_start()
+            return self._run(cfg, run_dir, config)
 
     def peek(self, cfg: DictConfig) -> Outcome | None:
-        """What earlier calls left of a job; None: there is something to run."""
+        """Return the outcome of a job that earlier sweeps have finished; None: it has to run."""
         if is_stack(cfg):
             return None
         config, run_dir = self.locate(cfg)
         if not config["force"] and finished_record(run_dir):
             if config["figures"] and not has_figures(run_dir):
                 return None
-            return self._run(cfg, run_dir, config)  # only compares its data
+            return self._run(cfg, run_dir, config)  # only checks that its data is the same
         return self._skip(config, run_dir)
 
     def _skip(self, config: dict[str, Any], run_dir: Path) -> Outcome | None:
-        """What became of a job that is not to be run; None: run it, if only to compare its data."""
+        """Return the outcome of a job that need not run; None: run it.
+
+        A run that finished here is run, too: that only checks that its data is the same.
+        """
         if config["force"] or config["resume"] == "never":
             return None
         record = load_record(run_dir)
@@ -108,7 +107,7 @@ class SweepTask:
         return None
 
     def locate(self, cfg: DictConfig) -> tuple[dict[str, Any], Path]:
-        """The config of a job as its record will have it, and its run folder."""
+        """Return the config of a job, as it will be recorded, and its run folder."""
         from focusing.training.trainer import resolve_source
 
         self.prepare(cfg)
@@ -133,7 +132,7 @@ class SweepTask:
         except SystemExit as leave:
             if leave.code in SIGNAL_EXIT_CODES:
                 raise
-            text = f"The job left with exit code {leave.code}."
+            text = f"The job exited with code {leave.code}."
             record_failure(run_dir, config, text)
             return Outcome("failed", run_dir=where, error=text)
         except Exception as error:
@@ -149,13 +148,13 @@ class SweepTask:
 
 
 @contextmanager
-def named_warnings() -> Iterator[None]:
-    """Put the options of the job before each of its warnings: several jobs share a terminal."""
+def prefixed_warnings() -> Iterator[None]:
+    """Begin each warning with the options of its job, because several jobs share a terminal."""
     task = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
     name = " ".join(word for word in task if not word.startswith("+callbacks.trial="))
 
     def add_name(record: logging.LogRecord) -> bool:
-        if not hasattr(record, "job"):  # it goes through several handlers
+        if not hasattr(record, "job"):  # another handler may have added it
             record.job, record.msg, record.args = name, f"{name}: {record.getMessage()}", ()
         return True
 
@@ -169,63 +168,25 @@ def named_warnings() -> Iterator[None]:
             handler.removeFilter(add_name)
 
 
-class Sweep(ABC):
-    """Runs jobs: in this process, in others, or on other machines."""
-
-    @abstractmethod
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
-        """Run all jobs.
-
-        Args:
-            jobs: asked for the next one when there is room for it.
-            status: told how many run, and to show itself now and then.
-            done: called with every job that is over, and its outcome.
-        """
-
-    def run_until_finished(
-        self, jobs: Iterator[Job], status: SweepStatus, done: Done = lambda job, outcome: None
-    ) -> list[Result]:
-        """Run jobs until each has finished or failed, here or in another process.
-
-        Args:
-            jobs: as in :meth:`run`.
-            status: shows their counts.
-            done: called with every outcome; ``busy`` is not the last one of a job.
-        """
-        results: dict[int, Result] = {}
-
-        def note(job: Job, outcome: Outcome) -> None:
-            results[job.index] = (job, outcome)
-            status.add(job, outcome)
-            done(job, outcome)
-
-        with status:
-            self.run(jobs, status, note)
-            while busy := [result for result in results.values() if result[1].status == "busy"]:
-                status.print(f"Waiting for {len(busy)} jobs that another process runs.")
-                self.run(iter(_wait_for_release(busy, status)), status, note)
-        return [results[index] for index in sorted(results)]
-
-
-class HydraSweep(Sweep):
-    """Runs jobs whose configs Hydra composes.
+class JobRunner:
+    """Runs single jobs, whose configs Hydra composes.
 
     Args:
-        context: Hydra's.
-        config: of the sweep.
-        task: what a job does.
+        context: Hydra's context.
+        config: the config of the sweep.
+        task: runs a job.
     """
 
     def __init__(self, context: HydraContext, config: DictConfig, task: SweepTask) -> None:
-        self._context, self._config, self._task = context, config, task
+        self.context, self.config, self.task = context, config, task
         self._compose = Composer(context, config)
 
     def execute(self, job: Job) -> Outcome:
-        """Run a job in this process; a value that cannot be composed fails this job alone."""
+        """Run a job in this process; if its config cannot be composed, only this job fails."""
         try:
             value = run_job(
-                hydra_context=self._context,
-                task_function=self._task,
+                hydra_context=self.context,
+                task_function=self.task,
                 config=self._compose(job),
                 job_dir_key="hydra.sweep.dir",
                 job_subdir_key="hydra.sweep.subdir",
@@ -235,7 +196,7 @@ class HydraSweep(Sweep):
         return value if isinstance(value, Outcome) else Outcome.from_error(value)
 
     def compose(self, job: Job) -> DictConfig:
-        """The config of a job as its task gets it."""
+        """Compose the config of a job as its task gets it."""
         cfg = self._compose(job)
         HydraConfig.instance().set_config(cfg)
         OmegaConf.set_struct(cfg, False)
@@ -243,19 +204,57 @@ class HydraSweep(Sweep):
         return cfg
 
     def record_failure(self, job: Job, error: str, *, write: bool = True) -> str | None:
-        """Record the failure of a job whose process is gone; returns its run folder."""
-        with suppress(Exception):  # its config may be the problem
+        """Record the failure of a job whose process died; returns its run folder."""
+        with suppress(Exception):  # its config may be invalid
             cfg = self.compose(job)
-            if not is_stack(cfg):  # whose runs have records of their own
-                config, run_dir = self._task.locate(cfg)
+            if not is_stack(cfg):  # a stack records its runs itself
+                config, run_dir = self.task.locate(cfg)
                 if write:
                     record_failure(run_dir, config, error)
                 return str(run_dir)
         return None
 
 
+class Sweep(ABC):
+    """Runs jobs: in this process, in others, or on other machines."""
+
+    @abstractmethod
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
+        """Run all jobs.
+
+        Args:
+            jobs: the next one is taken when there is room for it.
+            status: updated and refreshed while jobs run.
+            on_done: called with every job that has ended.
+        """
+
+    def run_until_finished(
+        self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone = lambda job, outcome: None
+    ) -> list[Result]:
+        """Run jobs until each has finished or failed, here or in another process.
+
+        Args:
+            jobs: as in :meth:`run`.
+            status: shows their counts.
+            on_done: called with every outcome; a ``busy`` job has another one later.
+        """
+        results: dict[int, Result] = {}
+
+        def add(job: Job, outcome: Outcome) -> None:
+            results[job.index] = (job, outcome)
+            status.add(job, outcome)
+            on_done(job, outcome)
+
+        with status:
+            self.run(jobs, status, add)
+            while busy := [result for result in results.values() if result[1].status == "busy"]:
+                status.print(f"Waiting for {len(busy)} jobs that another process runs.")
+                self.run(iter(_wait_for_release(busy, status)), status, add)
+        return [results[index] for index in sorted(results)]
+
+
 def _wait_for_release(busy: Sequence[Result], status: SweepStatus) -> list[Job]:
-    """Wait until at least one run is no longer locked."""
+    """Wait until at least one run is no longer locked, and return the jobs that are free."""
     while True:
         free = [job for job, out in busy if out.run_dir and not _is_locked(Path(out.run_dir))]
         if free:
@@ -273,6 +272,6 @@ def _is_locked(run_dir: Path) -> bool:
 
 
 def check_sweep(config: DictConfig) -> None:
-    """Refuse several devices in a sweep: Hydra would hang."""
+    """Refuse several devices, with which a sweep would hang."""
     devices = config.trainer.devices
     check_devices(OmegaConf.to_container(devices) if OmegaConf.is_config(devices) else devices)

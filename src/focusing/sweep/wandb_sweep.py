@@ -1,4 +1,4 @@
-"""``focusing wandb sweep``: any multirun as a W&B sweep, whose agents run our command."""
+"""``focusing wandb sweep``: turns a multirun into a W&B sweep, whose agents run our command."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hydra.types import RunMode
 
 from focusing.errors import UserError
 from focusing.sweep.expansion import hydra_context, parse_parts, validate
-from focusing.sweep.search import REGRESSION, bounds_of, example_jobs
+from focusing.sweep.search import REGRESSION_DATA, bounds_of, example_jobs
 
 HEADER = "# wandb sweep {file} prints an id; on each machine: wandb agent ENTITY/{project}/ID\n"
-# An agent gives one value of each parameter: the command it runs is no multirun.
+# An agent chooses one value of each parameter, so the command it runs is not a multirun.
 COMMAND = ("${env}", "${program}", "train", "hydra.mode=RUN")
 
 
 def write_sweep(options: argparse.Namespace) -> None:
-    """Run the command with its arguments."""
+    """Write the files of a sweep; the arguments are those of the command."""
     project = options.project or "focusing"
     account = {"project": project} | ({"entity": options.entity} if options.entity else {})
     parts = sweeps(options.overrides, account)
@@ -40,12 +40,12 @@ def write_sweep(options: argparse.Namespace) -> None:
 
 
 def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The W&B sweeps of a multirun: one, or one for each part of a table that is no rectangle.
+    """Describe a multirun as W&B sweeps: one for each part of a table, which mostly is one.
 
     Args:
         overrides: the command line of ``focusing train -m``.
-        account: project, and maybe entity. An agent logs to those of its sweep whatever the
-            command says; the command has them too, for ``focusing wandb push`` to find the run.
+        account: the project, and the entity if it is given. An agent logs to the project of its
+            sweep in any case. The command names it too, so that ``focusing wandb push`` finds it.
     """
     logged = ["logger=wandb", *(f"logger.wandb.{key}={name}" for key, name in account.items())]
     with hydra_context() as context:
@@ -70,7 +70,7 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
             data = parameters.get("data", {}).get("values") or [
                 word.partition("=")[2] for word in fixed if word.startswith("data=")
             ]
-            lower_is_better = bool(data) and set(data) <= set(REGRESSION)
+            lower_is_better = bool(data) and set(data) <= set(REGRESSION_DATA)
             descriptions[name] = {
                 **account,
                 "name": config.name if len(parts) == 1 else f"{config.name} {name}",
@@ -88,30 +88,30 @@ def sweeps(overrides: Sequence[str], account: Mapping[str, str]) -> dict[str, di
 
 
 def describe_size(sweep: Mapping[str, Any]) -> str:
-    """How many runs a sweep has."""
+    """Say how many runs a sweep has."""
     if sweep["method"] != "grid":
         return f"a {sweep['method']} search of {sweep['run_cap']} runs"
     return f"{math.prod(len(p['values']) for p in sweep['parameters'].values())} runs"
 
 
 def _method(sweeper: Any, parameters: Mapping[str, Any], groups: set[str]) -> dict[str, Any]:
-    """How W&B chooses: everything, or as ``hydra/sweeper=optuna`` would."""
+    """Choose the search method of W&B that is nearest to that of the sweeper."""
     searched = "n_trials" in sweeper
     intervals = [key for key, parameter in parameters.items() if "values" not in parameter]
     if intervals and not searched:
-        raise UserError(f"{intervals[0]} is an interval: say hydra/sweeper=optuna to search it.")
+        raise UserError(f"{intervals[0]} is an interval: use hydra/sweeper=optuna to search it.")
     if intervals and sweeper.sampler == "grid":
         raise UserError(f"hydra.sweeper.sampler=grid needs values for {intervals[0]}.")
     if not searched or sweeper.sampler == "grid":
         return {"method": "grid"}
-    # Bayesian search looks a parameter up in the config of each run, where the name of a group
-    # stands for all its options and not for the choice.
+    # Bayesian search looks a parameter up in the config of a run. There, the name of a group
+    # holds all options of the group, not the name of the choice.
     bayes = sweeper.sampler == "tpe" and not groups
     return {"method": "bayes" if bayes else "random", "run_cap": int(sweeper.n_trials)}
 
 
 def _parameter(override: Override) -> dict[str, Any]:
-    """An override as W&B describes a parameter."""
+    """Describe an override as a parameter of W&B."""
     sweep = override.value()
     if isinstance(sweep, RangeSweep):
         return {"values": list(sweep.range())}
@@ -129,7 +129,7 @@ def _parameter(override: Override) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A number if it is typed as one, so that W&B can plot it; other values as they are typed."""
+    """Convert numbers, so that W&B can plot them; leave other values as they are typed."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,10 +1,11 @@
-"""``hydra/sweeper=grid`` and ``optuna``, where Hydra looks for them; the work is in focusing.sweep.
+"""The sweepers ``hydra/sweeper=grid`` and ``optuna``; Hydra looks for plugins only here.
 
-``hydra/launcher`` chooses where jobs run. Its options go to one of our own classes: Hydra's
-launchers compose all jobs by themselves, so that a wrong value in one would stop the others.
+The work is in :mod:`focusing.sweep`. ``hydra/launcher`` chooses where jobs run, but its options go
+to our own classes: Hydra's launchers compose all jobs at once, so that one wrong value would stop
+the whole sweep.
 
-Hydra imports this module for every command, ``--help`` too: it imports what it needs late. An error
-here other than an ImportError would stop every Hydra app in the environment.
+Hydra imports this module for every command, even ``--help``, so imports are late. An error here
+that is not an ImportError would stop every Hydra app in the environment.
 """
 
 from contextlib import suppress
@@ -21,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 if TYPE_CHECKING:
     from focusing.sweep.jobs import Job, Outcome
     from focusing.sweep.search import Search
-    from focusing.sweep.task import HydraSweep
+    from focusing.sweep.task import Sweep
 
 LAUNCHERS = {
     "basic": "focusing.sweep.local:SerialSweep",
@@ -29,20 +30,20 @@ LAUNCHERS = {
     "slurm": "focusing.sweep.slurm:Slurm",
     "ray": "focusing.sweep.ray_cluster:Ray",
 }
-"""Choices of ``hydra/launcher``; basic is Hydra's default, one job after the other."""
+"""Choices of ``hydra/launcher``; ``basic`` is Hydra's default."""
 
 
 class GridSweeper(Sweeper):
-    """Runs every combination of the swept options once; skips what is done.
+    """Runs every combination of the swept options, and skips finished runs.
 
     Args:
-        params: the sweep of an experiment: option -> values; the command line wins.
+        params: the sweep of an experiment, option -> values. The command line takes precedence.
         parts: several sweeps by name, which share the params; see :mod:`focusing.sweep.expansion`.
     """
 
     hydra_context: HydraContext
     config: DictConfig
-    runner: "HydraSweep"
+    executor: "Sweep"
 
     def __init__(self, params: DictConfig | None = None, parts: DictConfig | None = None) -> None:
         self.params, self.parts = params, parts
@@ -50,11 +51,11 @@ class GridSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Make what runs the jobs."""
+        """Set up the chosen launcher."""
         from focusing.errors import UserError
         from focusing.experiments.table1_trials import sweep_task
         from focusing.instantiate import check_arguments
-        from focusing.sweep.task import check_sweep
+        from focusing.sweep.task import JobRunner, check_sweep
 
         check_sweep(config)
         choice = config.hydra.runtime.choices["hydra/launcher"]
@@ -62,49 +63,47 @@ class GridSweeper(Sweeper):
             raise UserError(f"hydra/launcher={choice} is not one of {', '.join(LAUNCHERS)}.")
         module, _, name = LAUNCHERS[choice].partition(":")
         options: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
-        options.pop("_target_", None)  # of Hydra's own choices
+        options.pop("_target_", None)  # of Hydra's own launchers
         self.hydra_context, self.config = hydra_context, config
         make_sweep = getattr(import_module(module), name)
         check_arguments(make_sweep, options, "hydra.launcher.")
-        self.runner = make_sweep(hydra_context, config, sweep_task(task_function), **options)
+        runner = JobRunner(hydra_context, config, sweep_task(task_function))
+        self.executor = make_sweep(runner, **options)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
         from focusing.sweep.local import LocalSweep
-        from focusing.sweep.status import SweepStatus, print_settings
+        from focusing.sweep.status import SweepStatus, print_summary
 
         stack = is_stack(self.config, arguments)
         params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
         validate(self.hydra_context, self.config, jobs)
-        if stack and not isinstance(self.runner, LocalSweep):
+        if stack and not isinstance(self.executor, LocalSweep):
             results = [(job, self._run_stack(job)) for job in jobs]
         else:
             status = SweepStatus([job.overrides for job in jobs])
-            results = self.runner.run_until_finished(iter(jobs), status)
-        print_settings(results, self.config, arguments)
+            results = self.executor.run_until_finished(iter(jobs), status)
+        print_summary(results, self.config, arguments)
         raise_failures(results)
         return [outcome for _, outcome in results]
 
     def _run_stack(self, job: "Job") -> "Outcome":
-        """Run a stack of trials in this process; its groups train on the cluster, if there is one.
-
-        It shows a status of its own.
-        """
+        """Run a stack of trials, which shows its own status; its groups may train on a cluster."""
         from focusing.experiments.table1 import run_stacked
         from focusing.experiments.table1_trials import sweep_task
         from focusing.sweep.clusters import ClusterSweep
-        from focusing.sweep.local import SerialSweep
+        from focusing.sweep.task import JobRunner
 
-        cluster = self.runner if isinstance(self.runner, ClusterSweep) else None
+        cluster = self.executor if isinstance(self.executor, ClusterSweep) else None
         task = sweep_task(partial(run_stacked, cluster=cluster))
-        return SerialSweep(self.hydra_context, self.config, task).execute(job)
+        return JobRunner(self.hydra_context, self.config, task).execute(job)
 
 
 class OptunaSweeper(GridSweeper):
-    """Runs the trials of an Optuna study; conf/hydra/sweeper/optuna.yaml explains the options."""
+    """Runs the trials of an Optuna study; conf/hydra/sweeper/optuna.yaml explains its options."""
 
     def __init__(self, params: DictConfig | None, parts: DictConfig | None, **options: Any) -> None:
         super().__init__(params, parts)
@@ -113,7 +112,7 @@ class OptunaSweeper(GridSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Set up the launcher."""
+        """Set up the chosen launcher."""
         from focusing.errors import UserError
         from focusing.results.store import require_optuna
 
@@ -134,13 +133,13 @@ class OptunaSweeper(GridSweeper):
         search = self._search(arguments)
         left = search.total - search.finished
         status = SweepStatus(total=left, options=search.space, best=True)
-        if isinstance(self.runner, ClusterSweep):
-            self.runner.at_once = search.options.parallel or 0
+        if isinstance(self.executor, ClusterSweep):
+            self.executor.max_parallel = search.options.parallel or 0
         try:
             with FileLock(search.path.with_suffix(".running"), timeout=0):
                 if search.finished:
                     print(f"{search.finished} of {search.total} trials are finished already.")
-                results = self.runner.run_until_finished(search.jobs(), status, search.tell)
+                results = self.executor.run_until_finished(search.jobs(), status, search.tell)
         except Timeout:
             raise UserError("Another process runs this search.") from None
         print(search.describe_best())
@@ -153,14 +152,14 @@ class OptunaSweeper(GridSweeper):
         from focusing.sweep.expansion import parse, validate
 
         config = self.config
-        options = search.Options(**self.options)
+        options = search.SearchOptions(**self.options)
         overrides = parse(self.hydra_context, self.params, arguments)
         space, fixed = search.search_space(overrides, options.sampler)
         examples = search.example_jobs(search.example_values(space), fixed)
         validate(self.hydra_context, config, examples)
         data_sets = getattr(space.get("data"), "choices", ()) or (config.data.name,)
-        for name in data_sets:  # before a trial is run
-            search.check_metric(options, "mae" if name in search.REGRESSION else "accuracy")
+        for name in data_sets:  # check before any trial runs
+            search.check_metric(options, "mae" if name in search.REGRESSION_DATA else "accuracy")
         plain: Any = OmegaConf.to_container(config, resolve=False)
         del plain["hydra"]
         plain["name"] = str(config.name)
@@ -172,18 +171,17 @@ class OptunaSweeper(GridSweeper):
 
 @dataclass
 class RayOptions:
-    """A Ray cluster; needs the extra ``ray`` and a file system that all machines share.
+    """Options of ``hydra/launcher=ray``, which needs the extra ``ray`` and a shared file system.
 
     Attributes:
-        address: ``local`` starts a cluster on this machine; ``auto`` or ``host:port``: one that
-            exists.
-        cpus: of a job.
-        gpus: of a job; 0.5: two jobs share one.
-        runs_per_job: of a job; they share its processors and GPUs.
+        address: ``local`` starts a cluster on this machine; ``auto`` or ``host:port`` joins one.
+        cpus: per job.
+        gpus: per job; with 0.5, two jobs share one.
+        runs_per_job: runs that share the processors and GPUs of a job.
         per_gpu: runs of a job that share a GPU.
         init: more options of ``ray.init``.
-        remote: more options of ``ray.remote``. A job whose machine dies continues elsewhere, as
-            often as ``max_retries`` says.
+        remote: more options of ``ray.remote``. When a machine dies, its job continues elsewhere,
+            up to ``max_retries`` times.
     """
 
     address: str = "local"
@@ -191,12 +189,12 @@ class RayOptions:
     gpus: float = 0
     runs_per_job: int = 1
     per_gpu: int = 1
-    init: Any = None  # not a dictionary: it could have no keys but its own
+    init: Any = None  # a dictionary would accept no new keys
     remote: Any = None
 
 
-# Not a file in conf/: Hydra would hold it against the options of the published launcher, which has
-# the same name. That one first, so that it cannot replace ours.
+# This is not a file in conf/, because Hydra would check it against the schema of the published Ray
+# launcher, which has the same name. That one is imported first, so that it cannot replace ours.
 with suppress(ImportError):
     import_module("hydra_plugins.hydra_ray_launcher._config")
 ConfigStore.instance().store(

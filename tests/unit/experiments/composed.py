@@ -1,13 +1,8 @@
-"""Configs of commands."""
-
 from typing import Any
 
-from focusing.compose import check_config
-from focusing.compose import compose_config as composed
-
-__all__ = ["checked", "composed"]
+from focusing.compose import check_config, compose_config
 
 
 def checked(*overrides: str) -> dict[str, Any]:
-    """In plain containers."""
-    return check_config(composed(*overrides))
+    """Compose and check a config; returns plain containers."""
+    return check_config(compose_config(*overrides))

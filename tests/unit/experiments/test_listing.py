@@ -1,4 +1,4 @@
-"""The list of experiments: the jobs they expand into, and what these cost."""
+"""The list of experiments: their runs and their cost."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,11 @@ from focusing.experiments.listing import (
     EPOCH_SECONDS,
     RUN_SECONDS,
     cached_speed,
-    configs_of,
+    distinct_configs,
     duration,
+    expand_command,
     experiments,
     find_experiment,
-    jobs_of,
     run_seconds,
     sample_counts,
     stacked_seconds,
@@ -25,7 +25,7 @@ from tests.unit.experiments.composed import checked
 
 
 def documented_runs() -> dict[str, int]:
-    """Experiments and their runs, as the docs list them."""
+    """Return the number of runs of each experiment from the docs."""
     text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
     rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
     return {name.strip(" `"): int(row[2]) for row in rows for name in row[0].split(",")}
@@ -34,7 +34,7 @@ def documented_runs() -> dict[str, int]:
 RUNS = documented_runs()
 
 
-def test_every_experiment_says_where_it_is_in_the_paper() -> None:
+def test_experiments_name_their_place_in_the_paper() -> None:
     known = experiments()
     assert set(known) == set(RUNS)
     for experiment in known.values():
@@ -45,7 +45,7 @@ def test_every_experiment_says_where_it_is_in_the_paper() -> None:
     assert known["topology"].paper == "Beyond the paper"
 
 
-def test_a_wrong_name_is_named_with_the_nearest() -> None:
+def test_wrong_name_suggests_the_nearest() -> None:
     with pytest.raises(UserError, match=r"experiment=tabel2_cnn .* did you mean table2_cnn\?"):
         find_experiment("tabel2_cnn")
 
@@ -65,18 +65,17 @@ SMALLER = {
 
 @pytest.mark.parametrize(("command", "count"), (RUNS | SMALLER).items())
 def test_number_of_runs(command: str, count: int) -> None:
-    runs = jobs_of(f"experiment={command}".split())
+    runs = expand_command(f"experiment={command}".split())
     assert len(runs) == len(set(runs)) == count
     if command == "table2_cnn":  # the paper's seeds
         seeds = {word for run in runs for word in run if "seed" in word}
         assert seeds == {f"seed={17 * repeat}" for repeat in range(5)}
 
 
-def test_a_table_has_parts_and_a_choice_keeps_those_that_have_it() -> None:
-    """Boston in folds; Reuters and DNA; IMDB with networks of its own."""
+def test_choices_of_groups_select_parts() -> None:
 
     def commands(*words: str) -> list[str]:
-        return [" ".join(run) for run in jobs_of(["experiment=table4_other", *words])]
+        return [" ".join(run) for run in expand_command(["experiment=table4_other", *words])]
 
     runs = commands()
     assert {"fasttext" in run for run in runs if "data=imdb" in run} == {True}
@@ -88,17 +87,17 @@ def test_a_table_has_parts_and_a_choice_keeps_those_that_have_it() -> None:
     assert sum("data=dna" in run and "data=dna,imdb" not in run for run in some) == 2
     with pytest.raises(UserError, match="No part of this experiment has .*data=mnist"):
         commands("data=mnist")
-    quick = commands("size=quick")  # leaves values out
+    quick = commands("size=quick")  # it has fewer values
     assert sum("data=boston" in run for run in quick) == 2 * 3
     assert sum("data.ngrams=1" in run for run in quick) == 2 * 2
 
 
 def test_runs_that_cost_the_same_are_counted_together() -> None:
-    runs = jobs_of(["experiment=rescue", "size=quick"])
-    configs = configs_of(runs)
+    runs = expand_command(["experiment=rescue", "size=quick"])
+    configs = distinct_configs(runs)
     assert sum(count for _, count in configs) == len(runs) == 16
     assert {config["name"] for config, _ in configs} == {"rescue"}
-    assert len(configs) == 6  # seeds and rates of mu make no difference
+    assert len(configs) == 6  # seeds and lr_mu do not count
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_sample_counts(overrides: list[str], expected: tuple[int, int]) -> None:
     assert sample_counts(checked(*overrides)["data"]) == expected
 
 
-def test_seconds_of_a_run_by_hand() -> None:
+def test_run_seconds_by_hand() -> None:
     config = checked("data=mnist", "trainer.max_epochs=3")
 
     def seconds(epoch: float) -> object:
@@ -136,22 +135,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "speeds.json"
 
 
-def test_a_speed_is_measured_once_and_kept(cache: Path) -> None:
+def test_speed_is_measured_once(cache: Path) -> None:
     config = checked("data=dna")
     assert all(seconds > 0 for seconds in cached_speed(config))
     [key] = json.loads(cache.read_text())
     cache.write_text(json.dumps({key: [7.0, 0.0]}))
     assert cached_speed(config) == (7.0, 0.0)
     assert cached_speed({**config, "seed": 9}) == (7.0, 0.0)
-    cache.write_text("{")  # cut short
+    cache.write_text("{")  # truncated
     assert cached_speed(config) != (7.0, 0.0)
 
 
-def test_stacked_trials_are_measured_and_scaled(
+def test_stacked_seconds_scale_with_the_trials(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = checked("experiment=table1", "size=smoke", "sweep.trials=3")
-    assert stacked_seconds(config) > 0  # trains some of them
+    assert stacked_seconds(config) > 0  # trains some groups
     assert json.loads(cache.read_text())
     monkeypatch.setattr(listing, "cached", lambda *_: 2.0)
     few, many = (
@@ -161,7 +160,7 @@ def test_stacked_trials_are_measured_and_scaled(
     assert 0 < few < many
 
 
-def test_the_list_has_place_runs_and_time(
+def test_list_experiments(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(listing, "cached_speed", lambda _: (0.01, 0.0))
@@ -178,7 +177,7 @@ def test_the_list_has_place_runs_and_time(
     assert "table2_simple" not in out
 
 
-def test_durations_are_said_as_people_do() -> None:
+def test_duration() -> None:
     lengths = (0.4, 119, 121, 7300, 90_000, 3e6)
     assert [duration(seconds) for seconds in lengths] == [
         *("0 s", "119 s", "2 min"),

@@ -1,22 +1,22 @@
-"""The experiment compares at equal parameters what it says it compares so."""
+"""The networks of experiment=local_fields have equal numbers of parameters, as it claims."""
 
 import re
 
 import torch
 from omegaconf import OmegaConf
 
+from focusing.compose import compose_config
 from focusing.models import build_network
-from tests.unit.experiments.composed import composed
 
 SHAPES = {"cifar10": (32, 32, 3), "fashion": (28, 28, 1)}
 FEWER = ("anchored_2d", "[400,400]")
-"""The widths of the others, with a fraction of their parameters."""
+"""A network of equal width, which has far fewer parameters."""
 
 
 def test_parameters_are_equal() -> None:
     sweeper = OmegaConf.load("conf/experiment/local_fields.yaml").hydra.sweeper
     models = {
-        model: OmegaConf.to_container(composed(f"model={model}").model, resolve=True)
+        model: OmegaConf.to_container(compose_config(f"model={model}").model, resolve=True)
         for part in sweeper.parts.values()
         for model in part.model.split(",")
     }

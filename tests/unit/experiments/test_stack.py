@@ -1,6 +1,6 @@
-"""Stacked trials against the same trials one by one through Lightning.
+"""Stacked trials give the results of single Lightning runs.
 
-In 64 bits: stacks sum in another order, and what that changes in float32 depends on the processor.
+Compared in float64: stacks sum in another order, and in float32 the effect depends on the CPU.
 """
 
 from copy import deepcopy
@@ -14,11 +14,11 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from benchmarks.layer import PeakMemory
-from focusing.compose import check_config
+from focusing.compose import check_config, compose_config
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
-from focusing.experiments.stack_records import Pair, _shape, groups, train_group
+from focusing.experiments.stack_records import Pair, _shape, group_trials, train_group
 from focusing.experiments.table1 import pair_of
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
@@ -26,11 +26,11 @@ from focusing.results.store import read_record
 from focusing.run import train
 from focusing.shipping.trained import evaluate
 from focusing.training.checkpoint import load_checkpoint
-from tests.unit.experiments.composed import checked, composed
+from tests.unit.experiments.composed import checked
 
 CPU = torch.device("cpu")
 DOUBLE = "trainer.precision=64-true"
-# All numbers of samples, lengths, widths, classes and rates, and a length that was raised (65).
+# These contain all samples, lengths, widths, classes and rates of the grid; 65 was lengthened.
 SAMPLED = [4, 12, 14, 18, 19, 24, 34, 59, 62, 65, 91, 107, 113, 115, 117, 128, 241, 251, 295, 317]
 SAME = ("experiment", "config_hash", "seed", "data", "metric", "network", "status", "scores")
 
@@ -41,7 +41,7 @@ def sweep_config(folder: Path, *overrides: str) -> dict[str, Any]:
 
 
 def one_by_one(pair: Pair, folder: Path) -> Pair:
-    """Run both networks of a trial as ``sweep.stacked=false`` does; returns their configs."""
+    """Train both networks of a trial in single runs; returns their configs."""
     configs = deepcopy(pair)
     for config in configs:
         config["paths"]["output_dir"] = str(folder)
@@ -56,7 +56,7 @@ def record_of(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
-    """The greatest difference between the weights of two runs."""
+    """Return the largest difference between the weights of two runs."""
     paths = [run_folder(config) / "checkpoints" / name for config in (stacked, single)]
     one, other = (load_checkpoint(path)["state_dict"] for path in paths)
     assert one.keys() == other.keys()
@@ -71,12 +71,12 @@ def gap(stacked: dict[str, Any], single: dict[str, Any], name: str) -> float:
         ([19, 117], ["model.normalizer=sum", "model.grid=linspace", "trainer.max_epochs=6"], [2]),
     ],
 )
-def test_trials_end_with_the_weights_of_single_runs(
+def test_weights_equal_those_of_single_runs(
     tmp_path: Path, trials: list[int], options: list[str], sizes: list[int], device: torch.device
 ) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", *options)
     pairs = [pair_of(config, draw(0, index)) for index in trials]
-    stacks = list(groups(pairs, CPU))
+    stacks = list(group_trials(pairs, CPU))
     assert sorted(map(len, stacks)) == sizes
     for group in stacks:
         assert train_group(group, device) == len(group)
@@ -86,7 +86,7 @@ def test_trials_end_with_the_weights_of_single_runs(
             assert worst < 1e-11, (stacked["sweep"]["trial"], stacked["model"]["name"], worst)
 
 
-def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) -> None:
+def test_records_equal_those_of_single_runs(tmp_path: Path, device: torch.device) -> None:
     config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=holdout", "trainer.max_epochs=6")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     train_group(pairs, device)
@@ -98,7 +98,7 @@ def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) 
             assert ours.keys() == theirs.keys()
             assert {name: ours[name] for name in SAME} == {name: theirs[name] for name in SAME}
             assert list(ours["series"]) == list(theirs["series"])
-            for name in ours["series"]:  # logged in float32
+            for name in ours["series"]:  # it was logged in float32
                 assert ours["series"][name] == pytest.approx(theirs["series"][name], abs=1e-6)
             assert ours["focus"].keys() == theirs["focus"].keys()
             assert {**ours["config"], "paths": None} == {**theirs["config"], "paths": None}
@@ -116,15 +116,17 @@ def test_records_are_those_of_single_runs(tmp_path: Path, device: torch.device) 
                         assert (one[name] == two[name]).all()
 
 
-def test_a_trial_alone_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
+def test_single_trial_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:
     pair = pair_of(sweep_config(tmp_path), draw(0, 317))
     for stacked, model in zip(pair, ("dense", "focus_s"), strict=True):
-        alone = composed("experiment=table1", "sweep.trial=317", f"model={model}", "size=full")
+        alone = compose_config(
+            "experiment=table1", "sweep.trial=317", f"model={model}", "size=full"
+        )
         apply_trial(alone)
         assert run_folder(check_config(alone)).parts[-3:] == run_folder(stacked).parts[-3:]
 
 
-def test_a_trial_that_diverges_fails_alone(tmp_path: Path, device: torch.device) -> None:
+def test_diverging_trial_fails_alone(tmp_path: Path, device: torch.device) -> None:
     config = sweep_config(tmp_path, "trainer.max_epochs=4")
     pairs = [pair_of(config, draw(0, index)) for index in (19, 117)]
     for run in pairs[0]:
@@ -140,17 +142,17 @@ def test_a_trial_that_diverges_fails_alone(tmp_path: Path, device: torch.device)
 
 @pytest.mark.parametrize("precision", ["32-true", "64-true"])
 @pytest.mark.parametrize("trial", [19, 117, 128])
-def test_a_stack_keeps_to_its_budget(
+def test_stack_stays_within_its_memory_budget(
     trial: int, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All bytes of tensors that live at once while it trains, of as many trials as fit."""
+    """Count all live tensors while as many trials train as fit."""
     options = (f"trainer.precision={precision}", "protocol=last", "trainer.max_epochs=1")
     config = sweep_config(tmp_path, "sweep.stack_mb=12", *options)
     pairs = [pair_of(config, draw(0, trial)) for _ in range(64)]
     for index, pair in enumerate(pairs):
         for run in pair:
             run["sweep"]["trial"] = run["data"]["seed"] = index
-    group, *_ = groups(pairs, CPU)
+    group, *_ = group_trials(pairs, CPU)
     peaks = []
 
     def measured(stack: Stack, train: Split, evaluated: dict[str, Split], config: Any) -> History:
@@ -170,10 +172,10 @@ def test_a_stack_keeps_to_its_budget(
     itemsize = 4 if precision == "32-true" else 8
     classes = group[0].focused["data"]["classes"]
     estimate = len(group) * trial_bytes(inputs, neurons, classes, samples, batch, itemsize)
-    assert peak <= estimate < 3 * peak  # and not by guessing wildly
+    assert peak <= estimate < 3 * peak  # the estimate is not far off
 
 
-def test_a_trial_that_is_too_large_says_what_it_takes(tmp_path: Path) -> None:
+def test_too_large_trial_is_refused(tmp_path: Path) -> None:
     pairs = [pair_of(sweep_config(tmp_path, "sweep.stack_mb=1"), draw(0, 4))]
     with pytest.raises(UserError, match=r"^Trial 4 takes .* of cpu: sweep.stack_mb must be at lea"):
-        list(groups(pairs, CPU))
+        list(group_trials(pairs, CPU))

@@ -1,4 +1,4 @@
-"""All trials of Table 1 by one command: records, resuming, failures, refusals."""
+"""Stacked trials of Table 1: records, resuming, failures and refused options."""
 
 import json
 import os
@@ -13,19 +13,19 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from focusing.compose import check_config
+from focusing.compose import check_config, compose_config
 from focusing.errors import UserError
 from focusing.experiments import table1
-from focusing.experiments.stack_records import Pair, groups, train_group
+from focusing.experiments.stack_records import Pair, group_trials, train_group
 from focusing.experiments.table1 import check_stackable, pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
 from focusing.results.identity import run_folder
 from focusing.results.store import claim, run_lock
-from focusing.sweep.jobs import Done, Job, Outcome, RunsFailedError
+from focusing.sweep.jobs import Job, OnDone, Outcome, RunsFailedError
 from focusing.sweep.status import SweepStatus
 from tests.forkserver import CONTEXT
 from tests.processes import children, wait_for_end, wait_until
-from tests.unit.experiments.composed import checked, composed
+from tests.unit.experiments.composed import checked
 
 CPU = torch.device("cpu")
 Records = dict[tuple[int, str], dict[str, Any]]
@@ -33,7 +33,7 @@ Records = dict[tuple[int, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def base() -> DictConfig:
-    return composed("experiment=table1", "trainer.accelerator=cpu", "trainer.max_epochs=2")
+    return compose_config("experiment=table1", "trainer.accelerator=cpu", "trainer.max_epochs=2")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def cfg(base: DictConfig, tmp_path: Path) -> DictConfig:
 
 
 def records(folder: Path) -> Records:
-    """By trial and model."""
+    """Read the records below a folder, by trial and model."""
     by_trial = {}
     for path in folder.glob("table1/*/seed=*/result.json"):
         record = {**json.loads(path.read_text()), "written": path.stat().st_mtime_ns}
@@ -52,7 +52,7 @@ def records(folder: Path) -> Records:
     return by_trial
 
 
-def test_both_networks_of_every_trial_are_recorded_once(
+def test_every_trial_is_recorded_once(
     cfg: DictConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cfg.sweep.trials, cfg.seed = 5, 3
@@ -67,11 +67,11 @@ def test_both_networks_of_every_trial_are_recorded_once(
         gaps.append(focused["scores"]["best_test"]["value"] - dense["scores"]["best_test"]["value"])
     assert score == pytest.approx(sum(gaps) / 5)
     shown = capsys.readouterr().out
-    assert "Table 1, random trials" in shown  # as in the report
+    assert "Table 1, random trials" in shown  # the table of the report
     assert f"{100 * sum(gaps) / 5:+.2f}".replace("-", "−") in shown
 
     lost = run_folder(before[3, "focus_s"]["config"])
-    (lost / "result.json").unlink()  # as if killed just before
+    (lost / "result.json").unlink()  # as if it had been killed
     assert run_stacked(cfg) == score
     after = records(tmp_path)
     assert after.keys() == before.keys()
@@ -81,25 +81,25 @@ def test_both_networks_of_every_trial_are_recorded_once(
 
 
 class FakeCluster:
-    """Runs jobs here. The first one loses its process, and a job with trial 2 always does."""
+    """Runs jobs in this process; the first one, and each one with trial 2, crashes."""
 
     gpus = 0
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.jobs = cfg, list[str]()
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         for job in jobs:
             swept, [*only] = job.overrides[0], OmegaConf.create(job.overrides[1][11:])
             self.jobs.append(f"{swept} {only}")
             if len(self.jobs) == 1 or 2 in only:
-                done(job, Outcome("failed", error="The job died.", crashed=True))
+                on_done(job, Outcome("failed", error="The job died.", crashed=True))
                 continue
             run_stacked(OmegaConf.merge(self.cfg, {"sweep": {"only": only}}))  # type: ignore[arg-type]
-            done(job, Outcome("done"))
+            on_done(job, Outcome("done"))
 
 
-def test_groups_train_on_a_cluster_and_the_table_appears_here(
+def test_groups_train_on_a_cluster(
     cfg: DictConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -116,11 +116,11 @@ def test_groups_train_on_a_cluster_and_the_table_appears_here(
     assert {t for t, _ in finished if finished[t, "dense"]["error"] == "The job died."} == {2}
     assert {record["config"]["sweep"]["only"] for record in finished.values()} == {None}
     shown = capsys.readouterr()
-    assert shown.out.count("Table 1, random trials") == 1  # jobs print none
+    assert shown.out.count("Table 1, random trials") == 1  # jobs do not print it
     assert "5/5 trials, 4 done, 1 failed" in shown.err
 
 
-def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_path: Path) -> None:
+def test_busy_trials_are_skipped(cfg: DictConfig, tmp_path: Path) -> None:
     pairs = [pair_of(check_config(cfg), draw(0, index)) for index in (19, 117)]
     with claim(run_folder(pairs[0].focused), resume=False):
         assert train_group(pairs, CPU) == 1
@@ -131,10 +131,10 @@ def test_a_trial_that_another_process_has_is_left_to_it(cfg: DictConfig, tmp_pat
     pairs[0].dense["force"] = pairs[0].focused["force"] = True
     with run_lock(run_folder(pairs[0].focused)):
         assert train_group(pairs, CPU) == 0
-    assert records(tmp_path) == before  # the earlier results stay
+    assert records(tmp_path) == before  # the earlier results are kept
 
 
-def test_failures_are_reported_and_retried_on_demand(
+def test_failures_are_reported_and_retried_on_request(
     cfg: DictConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -168,7 +168,7 @@ def test_failures_are_reported_and_retried_on_demand(
         assert (after[key]["written"] != record["written"]) == (record["status"] == "failed")
 
 
-def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: Path) -> None:
+def test_impossible_trial_fails_alone(cfg: DictConfig, tmp_path: Path) -> None:
     config = check_config(cfg)
     fixed = {"data.informative": 4, "data.n_samples": 100, "data.noise": 0, "model.hidden": [4]}
     fixed |= {"data.noise_position": "left", "optim.batch_size": 10}
@@ -180,29 +180,29 @@ def test_a_trial_that_cannot_be_trained_fails_alone(cfg: DictConfig, tmp_path: P
     unreadable = run_folder(pairs[1].dense) / "result.json"
     unreadable.parent.mkdir(parents=True)
     unreadable.write_text("{")
-    [stack] = groups(pairs, CPU)
-    errors = table1.train_or_record(stack, CPU)
+    [stack] = group_trials(pairs, CPU)
+    errors = table1.train_or_record_failures(stack, CPU)
     assert errors.keys() == {6}
     assert "n_clusters_per_class" in errors[6]
-    assert unreadable.with_name("result.json.damaged").read_text() == "{"  # is kept aside
+    assert unreadable.with_name("result.json.damaged").read_text() == "{"  # it is kept
     expected = {(trial, model): "done" for trial in (0, 1) for model in ("dense", "focus_s")}
     expected |= {(6, "dense"): "failed", (6, "focus_s"): "failed"}
     assert {key: record["status"] for key, record in records(tmp_path).items()} == expected
     assert records(tmp_path)[6, "dense"]["error"] == errors[6]
 
 
-def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig) -> None:
+def test_groups_contain_every_trial_once_and_equal_shapes(cfg: DictConfig) -> None:
     config = check_config(cfg)
     pairs = [pair_of(config, draw(0, index)) for index in range(300)]
-    stacks = list(groups(pairs, CPU))
+    stacks = list(group_trials(pairs, CPU))
     assert sorted(pair.trial for stack in stacks for pair in stack) == list(range(300))
     for stack in stacks:
         runs = [pair.dense for pair in stack]
         assert len({run["data"]["n_samples"] for run in runs}) == 1
         assert len({run["data"]["informative"] + run["data"]["noise"] for run in runs}) == 1
         assert len({(*run["model"]["hidden"], run["optim"]["batch_size"]) for run in runs}) == 1
-    # For a cluster with GPUs, on a machine that has none.
-    assert len(list(groups(pairs, torch.device("cuda")))) < len(stacks)
+    # Also for a cluster with GPUs from a machine without one.
+    assert len(list(group_trials(pairs, torch.device("cuda")))) < len(stacks)
 
 
 @pytest.mark.parametrize(
@@ -222,12 +222,12 @@ def test_groups_hold_every_trial_once_and_shapes_that_are_equal(cfg: DictConfig)
         ("sweep.trials=0", "sweep.trials=0 must be at least 1"),
     ],
 )
-def test_what_a_stack_does_not_support_is_refused(override: str, message: str) -> None:
+def test_unsupported_options_are_refused(override: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_stackable(checked("experiment=table1", override))
 
 
-def test_a_stack_supports_the_neuron_of_2018_but_no_other_data() -> None:
+def test_stack_supports_the_2018_neuron_but_no_other_data() -> None:
     check_stackable(checked("experiment=table1", "variant=author2018"))
     with pytest.raises(UserError, match="use data=synthetic"):
         check_stackable(checked("data=dna", "sweep.stacked=true"))
@@ -240,27 +240,27 @@ def sweep_in_two_processes(cfg: DictConfig) -> None:
 
 
 class Deadly:
-    """Trains a group, unless it has a trial that kills the process."""
+    """Trains a group, but kills the process if it contains a certain trial."""
 
     def __init__(self, trial: int) -> None:
-        self.trial, self.train_or_record = trial, table1.train_or_record
+        self.trial, self.train_or_record_failures = trial, table1.train_or_record_failures
 
     def __call__(self, group: Sequence[Pair], device: torch.device) -> dict[int, str]:
         if self.trial in [pair.trial for pair in group]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.train_or_record(group, device)
+        return self.train_or_record_failures(group, device)
 
 
 def whole_trials(records: Records) -> Records:
-    """Without those of trials that have one record: both networks are trained again."""
+    """Keep only trials with both records; the others train again."""
     both = {
         trial for trial, _ in records if {(trial, "dense"), (trial, "focus_s")} <= records.keys()
     }
     return {key: record for key, record in records.items() if key[0] in both}
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
-def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
+@pytest.mark.skipif(not Path("/proc").exists(), reason="reads the states of processes")
+def test_killed_sweep_continues_and_dead_worker_fails_one_trial(
     cfg: DictConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cfg.sweep.trials, cfg.trainer.max_epochs = 8, 20
@@ -277,7 +277,7 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
     assert 2 <= len(before) < 16
     deadly = next(index for index in range(8) if (index, "dense") not in before)
     monkeypatch.setattr(table1, "MIN_POOL_SECONDS", 0)
-    monkeypatch.setattr(table1, "train_or_record", Deadly(deadly))
+    monkeypatch.setattr(table1, "train_or_record_failures", Deadly(deadly))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with pytest.raises(RunsFailedError, match="2 of 16 runs failed"):
         run_stacked(cfg)
@@ -285,5 +285,5 @@ def test_a_killed_sweep_goes_on_and_a_dead_worker_takes_its_trial_alone(
     assert len(after) == 16
     assert {key: after[key] for key in before} == before
     failed = {key for key, record in after.items() if record["status"] == "failed"}
-    assert failed == {(deadly, "dense"), (deadly, "focus_s")}  # not the trials beside it
+    assert failed == {(deadly, "dense"), (deadly, "focus_s")}  # not other trials of its group
     assert "is there enough memory?" in after[deadly, "focus_s"]["error"]

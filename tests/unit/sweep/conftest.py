@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from focusing.sweep.expansion import hydra_context
 
 Load = Callable[..., DictConfig]
-SEARCH: dict[str, Any] = {
+SEARCH_OPTIONS: dict[str, Any] = {
     "n_trials": 4,
     "direction": "maximize",
     "sampler": "random",
@@ -18,12 +18,11 @@ SEARCH: dict[str, Any] = {
     "prune_after_trials": 5,
     "prune_after_epochs": 5,
 }
-"""Options of a search."""
 
 
 @pytest.fixture
 def context() -> Iterator[HydraContext]:
-    """Hydra, as a sweep has it."""
+    """Hydra's context, as a sweep gets it."""
     with hydra_context() as context:
         yield context
     HydraConfig.instance().cfg = None
@@ -31,7 +30,7 @@ def context() -> Iterator[HydraContext]:
 
 @pytest.fixture
 def load(context: HydraContext) -> Load:
-    """Composes the config of a sweep."""
+    """Return a function that composes the config of a sweep."""
 
     def load(*words: str) -> DictConfig:
         loader = context.config_loader

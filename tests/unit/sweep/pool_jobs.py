@@ -1,4 +1,4 @@
-"""Jobs for a pool, in a process without torch: ``python -m tests.unit.sweep.pool_jobs``."""
+"""Runs jobs in pools, without torch: ``python -m tests.unit.sweep.pool_jobs``."""
 
 import json
 import os
@@ -11,46 +11,51 @@ from typing import Any
 
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.local import make_slots
-from focusing.sweep.pool import Announce, Limits, Pool
+from focusing.sweep.pool import Notify, Pool
 
 
-def execute(job: Job, announce: Announce) -> Outcome:
-    [what] = job.overrides
-    print(f"hello from {what}")
-    if what == "die":
-        announce()
+def execute(job: Job, notify_start: Notify) -> Outcome:
+    [action] = job.overrides
+    print(f"hello from {action}")
+    if action == "die":
+        notify_start()
         os.kill(os.getpid(), signal.SIGKILL)
-    if what == "slow":
+    if action == "slow":
         time.sleep(0.4)  # longer than the pool waits between two ticks
-    if what == "leave":
+    if action == "leave":
         os._exit(3)
-    if what == "wait":
+    if action == "wait":
         Path("waiting").write_text(str(os.getpid()))
         try:
             time.sleep(60)
         except SystemExit:
             Path("saved").touch()
             raise
-    if what == "grow":
+    if action == "grow":
         globals()["leak"] = bytearray(os.urandom(1)) * 50_000_000
     variables = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
     return Outcome("done", error=json.dumps([os.getpid(), *map(os.environ.get, variables)]))
 
 
 def run_pool(options: dict[str, Any], jobs: list[str]) -> dict[str, Any]:
-    limits = Limits(options.pop("jobs", 100), options.pop("growth_mb", 1000))
-    said: list[str] = []
+    limits = options.pop("jobs", 100), options.pop("growth_mb", 1000)
+    printed: list[str] = []
     outcomes, processes = {}, [0]
-    began: list[int] = []
-    slots, note = make_slots(**options), lambda job: began.append(job.index)
-    with Pool(slots, execute, limits, said.append, Path("pause"), note) as pool:
+    started: list[int] = []
+    slots, on_start = make_slots(**options), lambda job: started.append(job.index)
+    with Pool(slots, execute, printed.append, *limits, Path("pause"), on_start) as pool:
         numbered = iter(number_jobs([[job] for job in jobs]))
         for job, outcome in pool.run(numbered, lambda: processes.append(len(active_children()))):
             outcomes[job.index] = (outcome.status, outcome.error)
     files = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").exists() else 0
     ordered = [outcomes[index] for index in range(len(jobs))]
-    most = max(processes)
-    return {"outcomes": ordered, "said": said, "files": files, "most": most, "began": began}
+    return {
+        "outcomes": ordered,
+        "printed": printed,
+        "files": files,
+        "most": max(processes),
+        "started": started,
+    }
 
 
 if __name__ == "__main__":

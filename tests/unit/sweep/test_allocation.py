@@ -1,4 +1,4 @@
-"""A job of a cluster: what it does with signals, and with an owner that is gone."""
+"""Cluster jobs: signals, requeueing, and the death of their owner."""
 
 import os
 import pickle
@@ -16,12 +16,12 @@ from hydra.types import HydraContext
 from focusing.experiments.table1_trials import sweep_task
 from focusing.instantiate import trusted
 from focusing.sweep.allocation import (
-    NO_RUN,
+    ALL_STOPPED,
     SHARED_FILE,
     Allocation,
     Journal,
     Workload,
-    requeueing,
+    requeue_on_signal,
 )
 from focusing.sweep.jobs import Job, Outcome
 from tests.unit.sweep.conftest import Load
@@ -31,11 +31,11 @@ from tests.unit.sweep.conftest import Load
     ("sent", "state", "requeued"),
     [
         (signal.SIGUSR2, "RUNNING", True),  # time is up
-        (signal.SIGTERM, "RUNNING", True),  # another job wants the place
+        (signal.SIGTERM, "RUNNING", True),  # preempted by another job
         (signal.SIGTERM, "CANCELLED", False),
     ],
 )
-def test_a_job_that_shall_go_on_is_queued_again(
+def test_time_limit_and_preemption_requeue_a_job(
     sent: signal.Signals,
     state: str,
     requeued: bool,
@@ -54,12 +54,12 @@ def test_a_job_that_shall_go_on_is_queued_again(
         order.append("requeued")
         raise SystemExit(-1)
 
-    @requeueing()
+    @requeue_on_signal()
     def train() -> None:
         try:
             os.kill(os.getpid(), sent)
         finally:
-            os.kill(os.getpid(), sent)  # a second one does not interrupt what is saved
+            os.kill(os.getpid(), sent)  # must not interrupt the saving
             order.append("saved")
 
     earlier = signal.signal(signal.SIGUSR2, requeue)  # as submitit does
@@ -75,7 +75,7 @@ def test_a_job_that_shall_go_on_is_queued_again(
 
 @dataclass
 class Sleeper:
-    """Stands for what the jobs of a sweep share."""
+    """A stand-in for Workload."""
 
     def run(self, jobs: list[Job], journal: Journal) -> None:
         for job in jobs:
@@ -87,7 +87,7 @@ class Sleeper:
                 raise
 
 
-def test_a_process_stops_when_its_owner_is_gone_and_the_next_skips_what_is_over(
+def test_process_stops_with_its_owner_and_the_next_skips_finished_runs(
     tmp_path: Path,
 ) -> None:
     (tmp_path / SHARED_FILE).write_bytes(pickle.dumps(Sleeper()))
@@ -104,10 +104,10 @@ def test_a_process_stops_when_its_owner_is_gone_and_the_next_skips_what_is_over(
             time.sleep(0.05)
         process.stdin.close()
         assert process.wait(30) == 143
-    assert list(reader.read()) == [(4, Outcome("pruned")), (NO_RUN, None)]
+    assert list(reader.read()) == [(4, Outcome("pruned")), (ALL_STOPPED, None)]
 
 
-def test_what_the_user_trusts_and_the_folder_go_along(
+def test_workload_restores_trust_and_working_dir(
     context: HydraContext, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("focusing.instantiate._trusted", set())

@@ -1,4 +1,4 @@
-"""Sweeps on clusters: who gets which runs, and what happens to those of a job that dies."""
+"""Sweeps on clusters: packing of runs into jobs, and the runs of dead jobs."""
 
 import os
 import time
@@ -16,11 +16,12 @@ from focusing.errors import UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import clusters, ray_cluster
-from focusing.sweep.allocation import NO_RUN, Allocation, Journal
-from focusing.sweep.clusters import ClusterSweep, State, Submitted, cause_of
+from focusing.sweep.allocation import ALL_STOPPED, Allocation, Journal
+from focusing.sweep.clusters import ClusterSweep, State, SubmittedJob, cause_of
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.slurm import Slurm
 from focusing.sweep.status import SweepStatus
+from focusing.sweep.task import JobRunner
 from tests.unit.reports.records import SMALLEST
 from tests.unit.sweep.conftest import Load
 
@@ -28,9 +29,9 @@ TRACE = "Traceback (most recent call last):"
 
 
 class FakeCluster(ClusterSweep):
-    """A cluster whose jobs end at once: ``ends`` has what becomes of each, COMPLETED by default.
+    """A cluster whose jobs end at once, in the states of ``ends`` or else as COMPLETED.
 
-    A job that does not complete has finished its first run and begun its second.
+    A job that does not complete has finished its first run and started its second.
     """
 
     cluster, max_batch, poll_seconds = "fake", 2, 0.0
@@ -45,7 +46,7 @@ class FakeCluster(ClusterSweep):
 
     def _submit(self, allocations: Sequence[Allocation]) -> Sequence[Any]:
         for allocation in allocations:
-            journal, end = Journal(allocation.journal), self.ends.get(allocation.number)
+            journal, end = Journal(allocation.journal_path), self.ends.get(allocation.number)
             self.jobs.append([job.index for job in allocation.jobs])
             for job in allocation.jobs[: 1 if end else None]:
                 journal.write(job.index)
@@ -54,14 +55,14 @@ class FakeCluster(ClusterSweep):
                 journal.write(job.index)
         return allocations
 
-    def _watch(self, submitted: Sequence[Submitted]) -> Sequence[State]:
+    def _query_states(self, submitted: Sequence[SubmittedJob]) -> Sequence[State]:
         self.most = max(self.most, len(submitted))
         if any(self.ends.get(job.allocation.number) == "Ctrl-C" for job in submitted):
             raise KeyboardInterrupt
         ends = (self.ends.get(job.allocation.number, "COMPLETED") for job in submitted)
         return [State(end, "The node died." if end == "NODE_FAIL" else "") for end in ends]
 
-    def _log(self, submitted: Submitted) -> str:
+    def _log(self, submitted: SubmittedJob) -> str:
         return "the.log"
 
     def _cancel(self, handles: Sequence[Any]) -> None:
@@ -74,7 +75,7 @@ Run = Callable[..., list[Outcome]]
 @pytest.fixture
 def cluster(context: HydraContext, load: Load, tmp_path: Path) -> FakeCluster:
     config = load(f"paths.output_dir={tmp_path}")
-    return FakeCluster(context, config, sweep_task(print), 3, 1, None, 1)
+    return FakeCluster(JobRunner(context, config, sweep_task(print)), 3, 1, None, 1)
 
 
 @pytest.fixture
@@ -93,29 +94,29 @@ def statuses(outcomes: Sequence[Outcome]) -> str:
     return "".join(outcome.status[0] for outcome in outcomes)
 
 
-def test_runs_are_dealt_out_to_jobs_and_a_search_asks_for_few(
+def test_packing_of_runs_into_jobs(
     cluster: FakeCluster, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = run(7)
     assert statuses(outcomes) == "d" * 7
-    assert outcomes[0].runs[0][0].overrides[0] == "seed=0"  # all of it has come through the file
+    assert outcomes[0].runs[0][0].overrides[0] == "seed=0"  # from the journal
     assert cluster.jobs == [[0, 3, 6], [1, 4], [2, 5]]
     assert cluster.most == 3
     assert "Submitting 7 runs to fake in 3 jobs." in capsys.readouterr().out
-    cluster.at_once = 3
+    cluster.max_parallel = 3
     run(7)
     assert cluster.jobs == [[0, 1, 2], [3, 4, 5], [6]]
     assert cluster.most == 1
 
 
-def test_what_a_job_leaves_undone_goes_on_unless_the_run_is_to_blame(
+def test_unfinished_runs_are_resubmitted_unless_to_blame(
     cluster: FakeCluster, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = run(3, {0: "NODE_FAIL", 1: "TIMEOUT"})
     assert statuses(outcomes) == "ddd"
     assert cluster.jobs == [[0, 1, 2], [1, 2], [2]]
     assert "The job died: The node died. (state: NODE_FAIL). Its log is" in capsys.readouterr().out
-    outcomes = run(3, {3: "OUT_OF_MEMORY"})  # numbers of jobs go on
+    outcomes = run(3, {3: "OUT_OF_MEMORY"})  # jobs are numbered across sweeps
     assert statuses(outcomes) == "dfd"
     assert outcomes[1].error == "The job died (state: OUT_OF_MEMORY). Its log is the.log"
     record = read_record(Path(outcomes[1].run_dir or ""))
@@ -123,7 +124,7 @@ def test_what_a_job_leaves_undone_goes_on_unless_the_run_is_to_blame(
     assert (record["seed"], record["status"], record["error"]) == (1, "failed", outcomes[1].error)
 
 
-def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
+def test_cancelled_jobs_leave_no_record_and_losses_are_limited(
     cluster: FakeCluster, run: Run
 ) -> None:
     outcomes = run(3, {0: "CANCELLED"})
@@ -138,9 +139,10 @@ def test_who_cancels_a_job_leaves_no_record_and_a_run_is_not_lost_for_ever(
     assert len(cluster.cancelled) == 2
 
 
-def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> None:
-    job = Job(1, ("seed=1", *_fixed(cluster)))
-    _, run_dir = cluster._task.locate(cluster.compose(job))
+def test_finished_runs_are_not_submitted(cluster: FakeCluster, run: Run) -> None:
+    output_dir = cluster._runner.config.paths.output_dir
+    job = Job(1, ("seed=1", f"paths.output_dir={output_dir}", "name=far", "figures=false"))
+    _, run_dir = cluster._runner.task.locate(cluster._runner.compose(job))
     run_dir.mkdir(parents=True)
     write_record(run_dir, {**SMALLEST, "status": "failed", "error": "It diverged."})
     outcomes = run(3)
@@ -148,19 +150,15 @@ def test_what_is_finished_is_not_submitted(cluster: FakeCluster, run: Run) -> No
     assert (outcomes[1].earlier, outcomes[1].error) == (True, "It diverged.")
 
 
-def _fixed(cluster: FakeCluster) -> Sequence[str]:
-    return (f"paths.output_dir={cluster._config.paths.output_dir}", "name=far", "figures=false")
-
-
-def test_a_job_that_was_queued_again_and_dies_early_blames_no_run(tmp_path: Path) -> None:
+def test_requeued_job_that_dies_early_blames_no_run(tmp_path: Path) -> None:
     allocation = Allocation(tmp_path, 0, (Job(0), Job(1)))
-    submitted, journal = Submitted(allocation, None), Journal(allocation.journal)
+    submitted, journal = SubmittedJob(allocation, None), Journal(allocation.journal_path)
     journal.write(0)
-    assert list(submitted.news()) == []
-    assert submitted.begun == {0}
-    journal.write(NO_RUN)  # stopped, and saved
-    assert list(submitted.news()) == []
-    assert submitted.begun == set()
+    assert list(submitted.new_outcomes()) == []
+    assert submitted.started == {0}
+    journal.write(ALL_STOPPED)  # all runs have saved
+    assert list(submitted.new_outcomes()) == []
+    assert submitted.started == set()
 
 
 def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
@@ -171,7 +169,7 @@ def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'[3, {"stat')  # killed here
     assert list(reader.read()) == [(3, None)]
-    writer.write(4)  # by the next process, on the same line
+    writer.write(4)  # the next process appends to the same line
     writer.write(5, Outcome("pruned"))
     assert list(reader.read()) == [(5, Outcome("pruned"))]
 
@@ -189,34 +187,34 @@ def test_a_journal_survives_its_writer(tmp_path: Path) -> None:
         ("", "RuntimeError('')"),
     ],
 )
-def test_the_cause_of_a_death_is_a_line(text: str, cause: str) -> None:
+def test_cause_of_is_one_line(text: str, cause: str) -> None:
     assert cause_of(RuntimeError(text)) == cause
 
 
 RAY: dict[str, Any] = {"runs_per_job": 1, "per_gpu": 1, "cpus": 2, "gpus": 0, "init": {}}
 
 
-def test_ray_refuses_what_no_machine_has(
+def test_ray_refuses_more_resources_than_the_cluster_has(
     context: HydraContext, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = Mock()
     ray.cluster_resources.return_value = {"CPU": 1}
     monkeypatch.setattr(ray_cluster, "import_module", lambda _: ray)
-    config = load()
+    runner = JobRunner(context, load(), Mock())
     with pytest.raises(UserError, match=r"hydra.launcher.cpus=2, but the cluster has 1\."):
-        ray_cluster.Ray(context, config, Mock(), address="local", remote={}, **RAY)
+        ray_cluster.Ray(runner, address="local", remote={}, **RAY)
     ray.shutdown.assert_called_once()
     with pytest.warns(UserWarning, match="jobs wait until it grows"):
-        ray_cluster.Ray(context, config, Mock(), address="auto", remote={}, **RAY)
+        ray_cluster.Ray(runner, address="auto", remote={}, **RAY)
     with pytest.raises(UserError, match=r"127.0.0.1:9 cannot be reached: Connection refused\."):
-        ray_cluster.Ray(context, config, Mock(), address="127.0.0.1:9", remote={}, **RAY)
+        ray_cluster.Ray(runner, address="127.0.0.1:9", remote={}, **RAY)
 
 
 @pytest.fixture
 def slurm(
     context: HydraContext, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Slurm]:
-    """Makes a sweep; its SLURM is whatever stands in ``tmp_path``."""
+    """Return a function that makes a sweep; ``tmp_path`` holds the SLURM commands."""
     pytest.importorskip("submitit")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # the launcher sets them for its jobs
@@ -227,7 +225,7 @@ def slurm(
     options: Any = OmegaConf.to_container(config.hydra.launcher)
 
     def make(**changes: Any) -> Slurm:
-        return Slurm(context, config, sweep_task(print), **{**options, **changes})
+        return Slurm(JobRunner(context, config, sweep_task(print)), **{**options, **changes})
 
     return make
 
@@ -237,18 +235,18 @@ def command(path: Path, prints: str) -> None:
     path.chmod(0o755)
 
 
-def test_options_of_sbatch_are_accepted_and_wrong_ones_refused(slurm: Callable[..., Slurm]) -> None:
+def test_slurm_checks_its_options(slurm: Callable[..., Slurm]) -> None:
     assert slurm(cluster="local")._capacity(search=True) >= 1
     for wrong, sentence in (
         ({"accuont": "me"}, "Unknown argument 'accuont'"),
-        ({"timeout_min": 3}, "timeout_min=3 leaves a job no time.* Use at least 4 minutes"),
+        ({"timeout_min": 3}, "timeout_min=3 is too short.* Use at least 4 minutes"),
     ):
         with pytest.raises(UserError, match=sentence):
             slurm(**wrong)
     slurm(timeout_min=3, signal_delay_s=60)
 
 
-def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
+def test_slurm_states_from_squeue_and_sacct(
     slurm: Callable[..., Slurm], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = slurm()
@@ -258,13 +256,13 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
     command(tmp_path / "sacct", "7_2|CANCELLED by 0")
     command(tmp_path / "sinfo", "2|64+|gpu:a100:8(S:0-1)\n1|32|(null)")
 
-    def submitted(job_id: str) -> Submitted:
+    def submitted(job_id: str) -> SubmittedJob:
         handle = SimpleNamespace(job_id=job_id, paths=Mock())
-        return Submitted(Allocation(tmp_path, 0, (Job(0),)), handle)
+        return SubmittedJob(Allocation(tmp_path, 0, (Job(0),)), handle)
 
     sweep._submitted = [submitted(name) for name in ("7_0", "7_1", "8", "7_2", "9")]
     status = SweepStatus()
-    sweep._watch_now_and_then(status)
+    sweep._update_states(status)
     names = [job.state.name for job in sweep._submitted]
     assert names == ["PENDING", "SUSPENDED", "RUNNING", "CANCELLED", "GONE"]
     assert "1 suspended" in status.describe()
@@ -273,18 +271,18 @@ def test_squeue_tells_states_and_reasons_and_sacct_the_rest(
     assert sweep._capacity(search=True) == 160
     assert slurm(gpus_per_node=2, cpus_per_task=4)._capacity(search=True) == 8
     (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
-    assert {state.name for state in sweep._watch(sweep._submitted)} == {"UNKNOWN"}
+    assert {state.name for state in sweep._query_states(sweep._submitted)} == {"UNKNOWN"}
 
 
-def test_a_question_follows_a_submission_and_then_they_are_rare(
+def test_queries_become_less_frequent_after_a_submission(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     monkeypatch.setattr(cluster, "poll_seconds", 1.0)
     cluster.begin({0: "RUNNING"})
-    for age, pause in ((0, 1), (10, 5), (3600, clusters.MAX_WATCH_SECONDS)):
-        cluster._submitted = [Submitted(Allocation(tmp_path, 0, (Job(0),)), None)]
-        cluster._last_submission, cluster._next_watch = 1000.0 - age, 0.0
-        cluster._watch_now_and_then(SweepStatus())
+    for age, pause in ((0, 1), (10, 5), (3600, clusters.MAX_QUERY_INTERVAL)):
+        cluster._submitted = [SubmittedJob(Allocation(tmp_path, 0, (Job(0),)), None)]
+        cluster._last_submission, cluster._next_query = 1000.0 - age, 0.0
+        cluster._update_states(SweepStatus())
         assert cluster._submitted[0].state.name == "RUNNING"
-        assert cluster._next_watch == 1000.0 + pause
+        assert cluster._next_query == 1000.0 + pause

@@ -1,4 +1,4 @@
-"""From the command line to jobs, and from jobs to the very configs that Hydra would compose."""
+"""Expansion of command lines into jobs, and composition of the configs of jobs."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.unit.sweep.conftest import Load
 JOBS = [
     ("seed=1", "model=focus_s"),
     ("seed=2", "model=focus_s", "optim.lr=0.5"),
-    ("optim.lr=0.25", "model=dense", "seed=3"),  # another network: other files
+    ("optim.lr=0.25", "model=dense", "seed=3"),  # other config files
     ("experiment=sides", "seed=5", "model.hidden=[4,5]", "data.noise_position=left"),
     ("seed=6", "+callbacks.trial={a: 1}", "callbacks.trial.a=2", "model=focus_s"),
     ("~callbacks.throughput", "model=focus_s", "name='a b'"),
@@ -30,7 +30,7 @@ def expanded(context: HydraContext, params: dict[str, str] | None, *arguments: s
     return [job.overrides for job in expand(parse(context, params, arguments))]
 
 
-def test_all_combinations_and_the_command_line_wins(context: HydraContext) -> None:
+def test_expansion_and_precedence_of_the_command_line(context: HydraContext) -> None:
     params = {"model": "dense,focus_s", "seed": "range(3)"}
     assert len(expanded(context, params)) == 6
     assert expanded(context, params, "seed=5", "figures=false") == [
@@ -45,7 +45,7 @@ def test_all_combinations_and_the_command_line_wins(context: HydraContext) -> No
     for words, message in (
         ("seed=range(1000000000)", "100000 jobs or more"),
         ("seed=range(0,3,0)", "must not be zero"),
-        ("optim.lr=interval(0,1)", "optim.lr is an interval: say hydra/sweeper=optuna"),
+        ("optim.lr=interval(0,1)", "optim.lr is an interval: use hydra/sweeper=optuna"),
     ):
         with pytest.raises(UserError, match=message):
             expanded(context, None, words)
@@ -53,7 +53,7 @@ def test_all_combinations_and_the_command_line_wins(context: HydraContext) -> No
 
 @pytest.fixture
 def composed(context: HydraContext, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The overrides of everything that Hydra composes from here on."""
+    """Record the overrides of everything that Hydra composes."""
     loader = context.config_loader
     original, calls = loader.load_sweep_config, list[list[str]]()
 
@@ -90,7 +90,7 @@ def test_jobs_with_the_same_choices_are_composed_once(
     assert composed == [["model=dense"], ["model=focus_s"]]
 
 
-def test_jobs_are_as_hydra_composes_them(context: HydraContext, load: Load, tmp_path: Path) -> None:
+def test_composer_equals_hydra(context: HydraContext, load: Load, tmp_path: Path) -> None:
     sweep = load("data.n_samples=60", "hydra/launcher=local", f"paths.output_dir={tmp_path}")
     compose = Composer(context, sweep)
     for job in [*number_jobs(JOBS), *number_jobs(JOBS[:1], 90)]:
@@ -104,7 +104,7 @@ def test_jobs_are_as_hydra_composes_them(context: HydraContext, load: Load, tmp_
 
 
 def details(config: DictConfig) -> Any:
-    """Everything that tells two configs apart: values, order, types and what they forbid."""
+    """Return everything in which two configs may differ: values, order, types and flags."""
     nodes: list[Any] = [OmegaConf.to_yaml(config)]
     for name in ("data", "model", "optim", "hydra", "callbacks"):
         node = config[name]
@@ -112,7 +112,7 @@ def details(config: DictConfig) -> Any:
     return nodes
 
 
-def test_errors_are_hydras_own(context: HydraContext, load: Load) -> None:
+def test_composer_raises_the_errors_of_hydra(context: HydraContext, load: Load) -> None:
     sweep = load()
     compose = Composer(context, sweep)
     for wrong in ("optim.lr=abc", "model.sgima=1", "model=dens", "+seed=1", "a=="):

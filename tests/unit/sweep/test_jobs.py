@@ -1,4 +1,4 @@
-"""What is shown of the jobs of a sweep: the status while it runs, the failures at its end."""
+"""Output of a sweep: its status while it runs, failures and summary at its end."""
 
 import io
 import re
@@ -11,7 +11,7 @@ from rich.console import Console
 from focusing.errors import UserError
 from focusing.results.store import read_record, write_archive
 from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
-from focusing.sweep.status import SweepStatus, print_settings
+from focusing.sweep.status import SweepStatus, print_summary
 from tests.unit.reports.records import add_run
 
 OVERRIDES = [[f"seed={seed}", "a=1"] for seed in range(5)]
@@ -32,7 +32,7 @@ def test_counts_best_and_time_left(best: bool) -> None:
     with status:
         status.add(JOBS[0], Outcome("done", earlier=True, score=0.5, metric="accuracy"))
         status.add(JOBS[4], Outcome("failed", earlier=True, error="It broke."))
-        assert status.seconds_left() is None  # nothing has run yet
+        assert status.seconds_left() is None  # no job has run
         status.add(JOBS[1], Outcome("done", score=0.9, metric="accuracy"))
         status.add(JOBS[2], Outcome("failed", error="It [broke]."))
         status.running = 1
@@ -44,25 +44,25 @@ def test_counts_best_and_time_left(best: bool) -> None:
     assert line.endswith("best 0.9 (seed=1)") == best
 
 
-def test_a_log_is_not_flooded_and_of_an_error_less_is_better() -> None:
+def test_log_interval_and_lowest_error_is_best() -> None:
     status, stream = make_status(terminal=False, interval=1000.0, best=True)
     with status:
         for job, score in zip(JOBS, (3.0, 2.0, 4.0), strict=False):
             status.add(job, Outcome("done", score=score, metric="mae"))
             status.refresh()
-    first, last = stream.getvalue().splitlines()  # at the start and at the end
+    first, last = stream.getvalue().splitlines()  # at the start and the end
     assert first.endswith("best 3 (seed=0)")
     assert last.endswith("best 2 (seed=1)")
 
 
-def test_an_error_of_many_runs_is_told_once() -> None:
+def test_repeated_errors_are_printed_once() -> None:
     status, stream = make_status(terminal=False, interval=1000.0)
     for job, error in zip(JOBS, ("The job died.", "The job died.", "Diverged."), strict=False):
         status.add(job, Outcome("failed", error=error))
     assert [line.split(": ")[1] for line in stream.getvalue().splitlines()] == ["seed=0", "seed=2"]
 
 
-def test_a_terminal_has_a_bar_and_lines_above_it() -> None:
+def test_terminal_shows_a_bar_below_the_lines() -> None:
     status, stream = make_status(terminal=True)
 
     def interrupted() -> None:
@@ -77,7 +77,7 @@ def test_a_terminal_has_a_bar_and_lines_above_it() -> None:
         assert text in stream.getvalue()
 
 
-def test_the_end_names_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_raise_failures_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     done = Outcome("done")
     raise_failures([(JOBS[0], done), (JOBS[1], done)])
     assert capsys.readouterr().err == ""
@@ -87,10 +87,10 @@ def test_the_end_names_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     [row] = [line for line in capsys.readouterr().err.splitlines() if "seed=1" in line]
     assert "It [broke]" in row
     assert "/somewhere" in row
-    assert "a=1" not in row  # all jobs have it
+    assert "a=1" not in row  # the same for all jobs
 
 
-def test_the_failed_runs_of_a_stack_have_a_row_each(
+def test_failed_runs_of_a_stack_have_a_row_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "result.json").touch()
@@ -103,14 +103,14 @@ def test_the_failed_runs_of_a_stack_have_a_row_each(
     assert "It diverged. (in an earlier sweep)" in row
 
 
-def test_a_sweep_without_a_dense_network_says_how_to_get_one(
+def test_summary_suggests_the_missing_dense_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [
         add_run(tmp_path, "clt", "clt", "focus_s", seed, [0.5 + seed / 100]) for seed in range(3)
     ]
     record = read_record(runs[2]) or {}
-    write_archive(tmp_path / "archive", [("clt/seed=2", record)])  # done by somebody else
+    write_archive(tmp_path / "archive", [("clt/seed=2", record)])  # an archived run
     folders = [*runs[:2], tmp_path / "archive" / "clt" / "seed=2"]
     results = [
         (job, Outcome("done", run_dir=str(folder)))
@@ -120,7 +120,7 @@ def test_a_sweep_without_a_dense_network_says_how_to_get_one(
     config = OmegaConf.create(
         {"sweep": {"archive": str(tmp_path / "archive")}, "paths": {"output_dir": "my runs"}}
     )
-    print_settings(results, config, ["model=focus_s", "data=clt", "model.hidden=[8,8]"])
+    print_summary(results, config, ["model=focus_s", "data=clt", "model.hidden=[8,8]"])
     shown = capsys.readouterr().out
     assert re.search(r"CLT +Focus-s +3 +51.00 ± 1.00", shown)
     assert "No dense network of the same settings is among these runs" in shown

@@ -1,4 +1,4 @@
-"""Sweeps on this machine: their slots, and sweeps without a launcher from start to end."""
+"""Sweeps on this machine: slots, launcher options, and whole sweeps without a launcher."""
 
 import os
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from omegaconf import DictConfig, open_dict
 from focusing.errors import UserError
 from focusing.sweep.local import cpu_count, make_slots
 from hydra_plugins.focusing_sweeps.sweepers import GridSweeper, OptunaSweeper
-from tests.unit.sweep.conftest import SEARCH, Load
+from tests.unit.sweep.conftest import SEARCH_OPTIONS, Load
 
-OPTUNA = {**SEARCH, "parallel": 1, "n_trials": 9, "sampler": "grid"}
+OPTUNA = {**SEARCH_OPTIONS, "parallel": 1, "n_trials": 9, "sampler": "grid"}
 
 
 def slots(**options: Any) -> list[tuple[str, int]]:
     return [(slot.gpu, slot.threads) for slot in make_slots(**options)]
 
 
-def test_processors_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert slots() == [("", 1)] * cpu_count()
     monkeypatch.setattr("focusing.sweep.local.cpu_count", lambda: 8)
     assert slots(workers=3) == [("", 2)] * 3
     assert slots(workers=20) == [("", 1)] * 20
-    assert slots(jobs=1) == [("", 8)]  # fewer jobs than processors have more of them each
+    assert slots(jobs=1) == [("", 8)]  # few jobs get more threads each
     assert slots(workers=2, jobs=100) == [("", 4)] * 2
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     assert slots(gpus=2) == [("0", 4), ("1", 4)]
@@ -48,7 +48,7 @@ def test_only_visible_gpus_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
         slots(gpus=1)
 
 
-def test_all_gpus_are_counted_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_counted_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: x)'\necho 'GPU 1: A (UUID: y)'\n")
@@ -56,7 +56,7 @@ def test_all_gpus_are_counted_without_cuda(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert [gpu for gpu, _ in slots(gpus="all")] == ["0", "1"]
     tool.write_text("#!/bin/sh\nexit 9\n")
-    for gpus in ("all", 2, [0]):  # a sweep would go on without one
+    for gpus in ("all", 2, [0]):  # never silently without a GPU
         with pytest.raises(UserError, match="finds none"):
             slots(gpus=gpus)
 
@@ -87,7 +87,7 @@ def test_impossible_slots_are_refused(
         (["ray", "gpus=-1"], "gpus=-1.0 must be at least 0"),
     ],
 )
-def test_options_of_launchers_are_checked(
+def test_launcher_options_are_checked(
     context: HydraContext, load: Load, words: list[str], sentence: str
 ) -> None:
     config = load(f"hydra/launcher={words[0]}", *(f"hydra.launcher.{word}" for word in words[1:]))
@@ -95,7 +95,7 @@ def test_options_of_launchers_are_checked(
         GridSweeper().setup(hydra_context=context, task_function=print, config=config)
 
 
-def test_launchers_of_others_are_refused(context: HydraContext, load: Load) -> None:
+def test_other_launchers_are_refused(context: HydraContext, load: Load) -> None:
     config = load("hydra/launcher=basic")
     with open_dict(config):
         config.hydra.runtime.choices["hydra/launcher"] = "joblib"  # as if its plugin were installed
@@ -104,7 +104,7 @@ def test_launchers_of_others_are_refused(context: HydraContext, load: Load) -> N
 
 
 class Sweep:
-    """Sweeps with a job that only notes its learning rate."""
+    """Runs a sweep whose jobs only record their learning rates."""
 
     def __init__(self, context: HydraContext, load: Load, folder: Path) -> None:
         self.context, self.load, self.folder = context, load, folder
@@ -134,7 +134,7 @@ def lines(text: str, *words: str) -> Sequence[str]:
     return [line for line in text.splitlines() if all(word in line for word in words)]
 
 
-def test_a_value_that_cannot_be_composed_fails_alone(
+def test_invalid_value_fails_only_its_job(
     sweep: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates, error = sweep(GridSweeper(), "optim.lr=0.1,abc,0.3")
@@ -143,14 +143,14 @@ def test_a_value_that_cannot_be_composed_fails_alone(
     shown = capsys.readouterr()
     assert lines(shown.out, "3/3 jobs, 2 done, 1 failed")
     assert lines(shown.err, "optim.lr=abc", "'abc'")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal, where a bar shows one job
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     sweep(GridSweeper(), "optim.lr=0.25")
     shown = capsys.readouterr()
     assert "━" in shown.out
     assert "1 running" in shown.out
 
 
-def test_a_search_keeps_what_failed_in_its_study(
+def test_failed_trials_are_kept_in_the_study(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("optuna")
@@ -163,7 +163,7 @@ def test_a_search_keeps_what_failed_in_its_study(
 
 
 @pytest.mark.parametrize("data", ["data=boston", "data=synthetic,boston"])
-def test_a_search_for_the_worst_is_refused_before_it_begins(sweep: Sweep, data: str) -> None:
+def test_wrong_direction_is_refused_before_any_trial(sweep: Sweep, data: str) -> None:
     pytest.importorskip("optuna")
     rates, error = sweep(OptunaSweeper(None, None, **OPTUNA), data, "optim.lr=0.1,0.2")
     assert rates == []

@@ -9,14 +9,14 @@ pytest.importorskip("optuna")
 from focusing.errors import UserError
 from focusing.sweep.jobs import Outcome
 from focusing.sweep.search import (
-    Options,
     Search,
+    SearchOptions,
     example_jobs,
     example_values,
     search_space,
     study_path,
 )
-from tests.unit.sweep.conftest import SEARCH as OPTIONS
+from tests.unit.sweep.conftest import SEARCH_OPTIONS as OPTIONS
 
 SWEPT = ["a=x,y", "b=range(1,8,3)", "c=tag(log,interval(0.1,10))", "d=int(interval(2,4))", "e=1"]
 
@@ -26,7 +26,7 @@ def space(*overrides: str, sampler: str = "tpe") -> tuple[dict[str, Any], list[s
 
 
 def search(path: Path, *, retry_failed: bool = False, **changes: Any) -> Search:
-    options = Options(**{**OPTIONS, **changes})
+    options = SearchOptions(**{**OPTIONS, **changes})
     swept = space("a=x,y,z", "b=range(1,5,3)", "e=1", sampler=options.sampler)
     return Search(path / "study", *swept, options, retry_failed=retry_failed)
 
@@ -35,7 +35,7 @@ def done(score: float = 0.5) -> Outcome:
     return Outcome("done", score=score, metric="accuracy")
 
 
-def test_hydra_says_what_is_searched() -> None:
+def test_search_space_from_overrides() -> None:
     swept, fixed = space(*SWEPT)
     assert fixed == ["e=1"]
     assert swept["a"].choices == ("x", "y")
@@ -49,14 +49,14 @@ def test_hydra_says_what_is_searched() -> None:
 @pytest.mark.parametrize(
     "wrong", [["e=1"], ["c=tag(log,interval(0,1))"], ["c=interval(2,1)"], ["b=range(3,3)"]]
 )
-def test_an_impossible_space_is_a_sentence(wrong: list[str]) -> None:
+def test_invalid_search_spaces_are_refused(wrong: list[str]) -> None:
     with pytest.raises(UserError):
         space(*wrong)
     with pytest.raises(UserError, match="needs values, not an interval"):
         space("c=interval(0,1)", sampler="grid")
 
 
-def test_a_killed_search_goes_on(tmp_path: Path) -> None:
+def test_killed_search_continues(tmp_path: Path) -> None:
     whole = search(tmp_path / "whole", n_trials=6)
     expected = []
     for job in whole.jobs():
@@ -79,7 +79,7 @@ def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     assert list(search(tmp_path / "killed", n_trials=6).jobs()) == []
 
 
-def test_a_grid_is_tried_once_and_failures_on_request(tmp_path: Path) -> None:
+def test_grid_search_and_retry_failed(tmp_path: Path) -> None:
     first = search(tmp_path, sampler="grid", n_trials=100)
     jobs = list(first.jobs())
     assert [job.overrides for job in jobs] == [
@@ -99,7 +99,7 @@ def test_a_grid_is_tried_once_and_failures_on_request(tmp_path: Path) -> None:
     assert list(search(tmp_path, sampler="grid", n_trials=100, retry_failed=True).jobs()) == []
 
 
-def test_tpe_learns_and_pruned_trials_are_told(tmp_path: Path) -> None:
+def test_tell_stores_outcomes_in_the_study(tmp_path: Path) -> None:
     tpe = search(tmp_path, sampler="tpe", n_trials=3, prune=True)
     jobs = list(tpe.jobs())
     assert "number:2" in jobs[2].overrides[-1]
@@ -110,26 +110,26 @@ def test_tpe_learns_and_pruned_trials_are_told(tmp_path: Path) -> None:
         tpe.tell(jobs[2], Outcome("done", score=1.0, metric="mae"))
 
 
-def test_the_same_command_has_the_same_study() -> None:
+def test_study_path_identifies_the_search() -> None:
     config = {"name": "n", "seed": 0, "paths": {"output_dir": "out"}, "trainer": {}, "data": {}}
     swept, _ = space("a=x,y")
-    options = Options(**OPTIONS)
+    options = SearchOptions(**OPTIONS)
     path = study_path(config, swept, options)
-    assert path == study_path(config, swept, Options(**{**OPTIONS, "n_trials": 9}))
+    assert path == study_path(config, swept, SearchOptions(**{**OPTIONS, "n_trials": 9}))
     others = [
         study_path({**config, "seed": 1}, swept, options),
         study_path(config, space("a=x,z")[0], options),
-        study_path(config, swept, Options(**{**OPTIONS, "sampler": "tpe"})),
+        study_path(config, swept, SearchOptions(**{**OPTIONS, "sampler": "tpe"})),
         study_path({**config, "data": {"n": 1}}, swept, options),
     ]
     assert len({path, *others}) == 5
     for wrong in ({"sampler": "x"}, {"direction": "up"}, {"n_trials": 0}):
         with pytest.raises(UserError, match=r"hydra\.sweeper\."):
-            Options(**{**OPTIONS, **wrong})
+            SearchOptions(**{**OPTIONS, **wrong})
 
 
 @pytest.mark.parametrize("name", ["/elsewhere", "../elsewhere", "..", ""])
-def test_a_study_is_nowhere_else(tmp_path: Path, name: str) -> None:
+def test_study_stays_in_the_output_dir(tmp_path: Path, name: str) -> None:
     config = {"name": name, "seed": 0, "paths": {"output_dir": str(tmp_path)}}
     with pytest.raises(UserError, match="cannot be the name of a folder"):
-        study_path(config, {}, Options(**OPTIONS))
+        study_path(config, {}, SearchOptions(**OPTIONS))

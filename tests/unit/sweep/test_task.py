@@ -1,4 +1,4 @@
-"""One job of a sweep: skipped, run, failed, stopped, or waited for."""
+"""One job of a sweep: skipped, run, failed, stopped, or busy elsewhere."""
 
 import logging
 import threading
@@ -10,20 +10,20 @@ import pytest
 from filelock import FileLock
 from omegaconf import DictConfig, OmegaConf
 
+from focusing.compose import compose_config
 from focusing.errors import BusyError, PrunedError, UserError
 from focusing.experiments.table1_trials import sweep_task
 from focusing.results.store import read_record, write_record
 from focusing.sweep import task as task_module
-from focusing.sweep.jobs import Done, Job, Outcome, number_jobs
+from focusing.sweep.jobs import Job, OnDone, Outcome, number_jobs
 from focusing.sweep.status import SweepStatus
 from focusing.sweep.task import Sweep, check_sweep
-from tests.unit.experiments.composed import composed
 from tests.unit.reports.records import SMALLEST
 
 
 @pytest.fixture(scope="module")
 def base() -> DictConfig:
-    return composed()
+    return compose_config()
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def leave(cfg: DictConfig, **record: Any) -> Path:
     return run_dir
 
 
-def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
+def test_finished_job(cfg: Callable[..., DictConfig]) -> None:
     fresh = cfg()
     begun: list[str] = []
     task = sweep_task(lambda _: 0.5)
-    task.announce = lambda: begun.append("now")
+    task.on_start = lambda: begun.append("now")
     outcome = task(fresh)
     assert (outcome.status, outcome.earlier, outcome.score) == ("done", False, 0.5)
     assert begun == ["now"]
@@ -64,7 +64,7 @@ def test_a_job_that_is_done_says_so(cfg: Callable[..., DictConfig]) -> None:
     assert sweep_task(lambda _: None)(cfg("sweep.stacked=true")) == Outcome("done")  # no folder
 
 
-def test_warnings_name_their_job(
+def test_warnings_are_prefixed_with_their_job(
     cfg: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     def warn(_: DictConfig) -> float:
@@ -80,9 +80,7 @@ def test_warnings_name_their_job(
     assert caplog.messages == ["model=dense seed=17: It is stuck.", "Later."]
 
 
-def test_what_is_finished_in_an_archive_is_not_run_again(
-    cfg: Callable[..., DictConfig], tmp_path: Path
-) -> None:
+def test_archived_runs_are_skipped(cfg: Callable[..., DictConfig], tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     config, _ = sweep_task(print).locate(cfg())
     scores = {"best_test": {"value": 0.75, "epoch": 1}, "last": {"value": 0.5, "epoch": 2}}
@@ -106,7 +104,7 @@ def test_what_is_finished_in_an_archive_is_not_run_again(
     assert "is not a folder" in (never(cfg("sweep.archive=nowhere")).error or "")
 
 
-def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., DictConfig]) -> None:
+def test_failed_runs_are_retried_on_request_only(cfg: Callable[..., DictConfig]) -> None:
     run_dir = leave(cfg(), status="failed", error="It diverged.")
     never = raising(AssertionError("was run"))
     outcome = sweep_task(never)(cfg())
@@ -116,7 +114,7 @@ def test_what_failed_before_is_run_again_only_on_request(cfg: Callable[..., Dict
         assert sweep_task(lambda _: 1.0)(cfg(again)).status == "done"
 
 
-def test_what_a_user_got_wrong_leaves_no_record(cfg: Callable[..., DictConfig]) -> None:
+def test_user_errors_leave_no_record(cfg: Callable[..., DictConfig]) -> None:
     outcome = sweep_task(raising(UserError("Wrong.")))(cfg())
     assert (outcome.status, outcome.error) == ("failed", "Wrong.")
     assert not Path(outcome.run_dir or "").exists()
@@ -126,7 +124,7 @@ def test_what_a_user_got_wrong_leaves_no_record(cfg: Callable[..., DictConfig]) 
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("oh"), SystemExit(3)])
-def test_what_nobody_expected_is_recorded(
+def test_unexpected_errors_are_recorded(
     cfg: Callable[..., DictConfig], error: BaseException
 ) -> None:
     outcome = sweep_task(raising(error))(cfg("seed=7"))
@@ -138,7 +136,7 @@ def test_what_nobody_expected_is_recorded(
         assert "raise error" in Path(outcome.run_dir or "", "error.txt").read_text()
 
 
-def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> None:
+def test_busy_pruned_and_stopped_jobs(cfg: Callable[..., DictConfig]) -> None:
     assert sweep_task(raising(BusyError("Another.")))(cfg()).status == "busy"
     assert sweep_task(raising(PrunedError()))(cfg()).status == "pruned"
     with pytest.raises(SystemExit):
@@ -146,21 +144,21 @@ def test_others_and_searches_may_stop_a_job(cfg: Callable[..., DictConfig]) -> N
 
 
 class TwoCalls(Sweep):
-    """Another process runs the second job, at the first call."""
+    """A sweep whose second job is busy in the first call."""
 
     def __init__(self, lock: FileLock, run_dir: Path) -> None:
         self.lock, self.run_dir, self.calls = lock, run_dir, list[list[int]]()
 
-    def run(self, jobs: Iterator[Job], status: SweepStatus, done: Done) -> None:
+    def run(self, jobs: Iterator[Job], status: SweepStatus, on_done: OnDone) -> None:
         self.calls.append([])
         for job in jobs:
             self.calls[-1].append(job.index)
             busy = job.index == 1 and len(self.calls) == 1
-            done(job, Outcome("busy", run_dir=str(self.run_dir)) if busy else Outcome("done"))
+            on_done(job, Outcome("busy", run_dir=str(self.run_dir)) if busy else Outcome("done"))
         threading.Timer(0.1, self.lock.release).start()
 
 
-def test_jobs_of_others_are_waited_for(
+def test_waits_for_runs_of_other_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_module, "POLL_SECONDS", 0.02)

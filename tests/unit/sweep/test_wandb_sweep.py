@@ -1,4 +1,4 @@
-"""Multiruns as W&B sweeps."""
+"""Conversion of multiruns into W&B sweeps."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from focusing.errors import UserError
-from focusing.experiments.listing import jobs_of
+from focusing.experiments.listing import expand_command
 from focusing.sweep.wandb_sweep import describe_size, sweeps
 from tests.command_line import write_sweep
 
@@ -17,7 +17,7 @@ def only(*overrides: str) -> dict[str, Any]:
     return sweep
 
 
-def test_a_multirun() -> None:
+def test_grid() -> None:
     sweep = only("model=dense,focus_s", "seed=range(3)", "optim.lr=0.1", "model.hidden=[4],[8,8]")
     assert sweep["method"] == "grid"
     assert sweep["parameters"] == {
@@ -39,9 +39,7 @@ def test_a_multirun() -> None:
     assert describe_size(sweep) == "12 runs"
 
 
-def test_a_table_that_is_no_rectangle_has_several(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_become_several_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "my.yaml"
     words = ["experiment=table4_other", "data=boston,imdb"]
     write_sweep([*words, "--out", str(out), "--entity", "team"])
@@ -56,10 +54,10 @@ def test_a_table_that_is_no_rectangle_has_several(
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [sweep["name"] for sweep in printed] == ["table4_other housing", "table4_other reviews"]
     runs = sum(int(describe_size(sweep).split()[0]) for sweep in sweeps_by_file.values())
-    assert runs == len(jobs_of(words))
+    assert runs == len(expand_command(words))
 
 
-def test_a_search() -> None:
+def test_search() -> None:
     sweep = only(
         "hydra/sweeper=optuna",
         "hydra.sweeper.n_trials=7",
@@ -76,10 +74,10 @@ def test_a_search() -> None:
     }
     assert not any("hydra/" in word for word in sweep["command"])
     chosen = only("hydra/sweeper=optuna", "model=dense,focus_s", "optim.lr=interval(0.1,1)")
-    assert chosen["method"] == "random"  # a group's name in a run's config is not its choice
+    assert chosen["method"] == "random"  # bayes cannot search over groups
 
 
-def test_printed_only(
+def test_dry_run_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,7 +91,7 @@ def test_printed_only(
 @pytest.mark.parametrize(
     ("data", "goal"), [("choice(boston)", "minimize"), ("boston,dna", "maximize")]
 )
-def test_of_errors_alone_less_is_better(data: str, goal: str) -> None:
+def test_goal_follows_the_metric(data: str, goal: str) -> None:
     assert only(f"data={data}", "seed=0,1")["metric"]["goal"] == goal
 
 
@@ -101,10 +99,10 @@ def test_of_errors_alone_less_is_better(data: str, goal: str) -> None:
     ("overrides", "said"),
     [
         (["model=dense"], "There is nothing to sweep"),
-        (["optim.lr=interval(0.1,1)"], "optim.lr is an interval: say hydra/sweeper=optuna"),
+        (["optim.lr=interval(0.1,1)"], "optim.lr is an interval: use hydra/sweeper=optuna"),
         (["hydra/sweeper=optuna", "optim.lr=tag(log,interval(0,1))"], "is not an interval"),
     ],
 )
-def test_mistakes(overrides: list[str], said: str) -> None:
+def test_invalid_sweeps_are_refused(overrides: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         sweeps(overrides, {})

@@ -71,7 +71,11 @@ def written() -> tuple[dict[str, str], list[str]]:
     measured = (speed, network_speed, processors)
     environment.globals.update({tool.__name__: tool for tool in (claim, *lookups, *measured)})
     environment.globals.update(
-        paper=paper(), published=published_tables(), data_names=DATA, model_names=MODELS
+        paper=paper(),
+        published=published_tables(),
+        data_names=DATA,
+        model_names=MODELS,
+        nothing=NOTHING,
     )
     environment.tests["artefact"] = artefact
     environment.filters.update(
@@ -83,7 +87,6 @@ def written() -> tuple[dict[str, str], list[str]]:
         runs=runs,
         listed=listed,
         told=told,
-        looks=looks,
     )
     readme = environment.get_template("readme.md.j2")
     blocks = {
@@ -309,21 +312,6 @@ def interval(record: Row, digits: int = 2) -> str:
     low = record.get("difference_low", record.get("low"))
     high = record.get("difference_high", record.get("high"))
     return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
-
-
-def looks(record: Row) -> str:
-    """What moves the windows of a network, if it has any."""
-    centre, filters = record["model.dynamic.centre"], record["model.dynamic.filters"]
-    if (centre, filters) == (NOTHING, NOTHING):
-        return ""
-    extent = record.get("model.dynamic.extent", NOTHING)
-    words = [
-        centre if centre != NOTHING else f"{filters:.0f} filters",
-        "untrained" if record["model.dynamic.train_centre"] == "false" else "",
-        f"from {extent:g} of the frame" if extent != NOTHING and filters != NOTHING else "",
-        f"rate {record['optim.lr_dynamic']:g}",
-    ]
-    return ", ".join(filter(None, words))
 
 
 def told(record: Row, digits: int = 1) -> str:

@@ -63,7 +63,7 @@ def test_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
             checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
             assert checkpoint["epoch"] >= rows(killed) - 2  # at most the current epoch is lost
             continue
-        assert "The same command goes on" in output
+        assert "The same command resumes" in output
         mid_epoch = torch.load(folder / "checkpoints" / "interrupted.ckpt", weights_only=True)
         assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was repeated
     before = steps(killed)

@@ -61,7 +61,7 @@ def test_help_shows_comments_but_no_recipes() -> None:
     text = help_text(["model=cnn_focus", "data=clt"])
     assert not re.search(r"^(recipe|schema)", text, re.MULTILINE)
     assert "variant         author, author2018, text" in text
-    assert re.search(r"drop_last: auto +# leave out", text)
+    assert re.search(r"drop_last: auto +# drop an incomplete", text)
     assert "kernel: 5" in text
 
 

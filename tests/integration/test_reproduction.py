@@ -78,6 +78,12 @@ def test_tables_match_the_records(tmp_path: Path) -> None:
             assert ours == theirs or float(ours) == pytest.approx(float(theirs), rel=1e-6)
 
 
+def test_every_published_figure_is_part_of_the_report() -> None:
+    pictures = [path for path in tracked(f"{REPORT}/figures") if path.suffix in (".png", ".gif")]
+    text = (ROOT / REPORT / "figures" / "all.md").read_text()
+    assert [path.name for path in pictures if f"({path.name})" not in text] == []
+
+
 def _cells(path: Path) -> list[str]:
     with path.open(newline="") as file:
         return [cell for row in csv.reader(file) for cell in row]

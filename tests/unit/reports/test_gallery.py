@@ -278,6 +278,21 @@ def test_settings_are_rows_with_single_runs(
     assert list(axes.lines[0].get_xdata()) == pytest.approx([90, 91.7])
 
 
+def test_many_data_sets_are_drawn_in_rows_of_panels(tmp_path: Path) -> None:
+    data_sets = ("mnist", "clt", "cifar10", "fashion", "lfw")
+    for data in data_sets:
+        for number in range(9):  # 45 settings, but only 9 rows in each panel
+            for model in ("focus_s", "dense"):
+                options = {"model.x": number if model == "focus_s" else 0, "model.y": [number % 2]}
+                add_run(tmp_path, "mine", data, model, 0, [0.5], options=options)
+    figure = drawn(figures_of(tmp_path)["mine_full_text_best_test"])
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert len(shown) == len(data_sets)
+    assert len({round(axes.get_position().y0, 2) for axes in shown}) == 2
+    names = [label.get_text() for label in shown[0].get_yticklabels()]
+    assert "Dense" in names[0]  # in the order of the models
+
+
 def test_several_swept_options_are_rows_not_an_axis(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [
         {}, {"optim.lr_mu": 0.1}, {"optim.anneal_from": 4.0, "optim.anneal_epochs": 125},

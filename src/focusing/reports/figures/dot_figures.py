@@ -54,8 +54,10 @@ SETTING_TITLES = {
     "focus_functions": "Focus functions",
     "rescue": "What helps neurons that are stuck in noise",
 }
-MAX_SETTINGS, MAX_OPTIMISM_ROWS = 40, 48
+MAX_SETTING_ROWS, MAX_OPTIMISM_ROWS = 40, 48
 """Most rows of a figure; the table has all."""
+MAX_COLUMNS = 3
+"""Most panels side by side; their rows have long names."""
 MAX_NAME = 80
 """Most characters of a row's name."""
 OPTIMISM_TITLE = "How much the best test epoch flatters"
@@ -149,12 +151,14 @@ def setting_charts(runs: Runs) -> Charts:
         places = {(setting.data, setting.source) for setting in settings}
         if (
             edition.experiment in (*published_tables(), *MEASUREMENT_EXPERIMENTS)
-            or not len(places) < len(settings) <= MAX_SETTINGS
+            or len(places) == len(settings)
             or swept_option(settings) is not None
         ):
             continue
         title = SETTING_TITLES.get(edition.experiment, "Scores of all settings")
         for protocol, scored in score_rows(edition).items():
+            if len(set(labels(list(scored)))) > MAX_SETTING_ROWS:
+                continue
             for setting, row in scored.items():
                 values = setting.scores[protocol].values.values()
                 row["runs"] = " ".join(f"{value:.6g}" for value in values)
@@ -183,7 +187,7 @@ def _setting_caption(scored: Mapping[Setting, Row], protocol: str) -> str:
 
 
 def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
-    settings = list(scored)
+    settings = sorted(scored, key=lambda setting: [*MODELS, setting.model].index(setting.model))
     panels = group_by(settings, lambda setting: (setting.data, setting.source))
     places = sorted(sorted(panels), key=lambda place: data_order(place[0]))
     names = dict(zip(settings, map(label_words, labels(settings)), strict=True))
@@ -191,8 +195,12 @@ def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
     stuck = len(places) == 1 and any(map(any, map(_stuck_shares, settings)))
     count = len(places) + stuck
     width = plotting.PAGE_WIDTH if count > 1 else COLUMN_WIDTH
-    figure = Figure((width, 0.8 + ROW_HEIGHT * len(distinct)), layout="constrained")
-    grid = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    columns = min(count, MAX_COLUMNS)
+    rows = -(-count // columns)
+    figure = Figure((width, rows * (0.8 + ROW_HEIGHT * len(distinct))), layout="constrained")
+    grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
 
     def dot(setting: Setting, mean: float, low: Any, high: Any, runs: Sequence[float]) -> Dot:
         row = distinct.index(names[setting])
@@ -211,8 +219,8 @@ def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
         shares = {setting: _stuck_shares(setting) for setting in settings}
         means = {setting: sum(runs) / len(runs) for setting, runs in shares.items() if runs}
         dots = [dot(setting, mean, mean, mean, shares[setting]) for setting, mean in means.items()]
-        grid[-1].set(xlabel="stuck neurons (%)", xlim=(-4, 104))
-        draw_dots(grid[-1], dots, distinct, size=3.5)
+        grid[1].set(xlabel="stuck neurons (%)", xlim=(-4, 104))
+        draw_dots(grid[1], dots, distinct, size=3.5)
     return figure
 
 

@@ -18,7 +18,13 @@ from focusing.compose import check_config, compose_config
 from focusing.data import Split
 from focusing.errors import UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
-from focusing.experiments.stack_records import Pair, _shape, group_trials, train_group
+from focusing.experiments.stack_records import (
+    Pair,
+    _shape,
+    estimate_seconds,
+    group_trials,
+    train_group,
+)
 from focusing.experiments.table1 import pair_of
 from focusing.experiments.table1_trials import apply_trial, draw
 from focusing.results.identity import run_folder
@@ -114,6 +120,13 @@ def test_records_equal_those_of_single_runs(tmp_path: Path, device: torch.device
                         np.testing.assert_allclose(one[name], two[name], rtol=1e-4, atol=1e-6)
                     else:
                         assert (one[name] == two[name]).all()
+
+
+def test_unused_noise_columns_cost_nothing(tmp_path: Path) -> None:
+    [one, other] = (pair_of(sweep_config(tmp_path), draw(0, 19)) for _ in range(2))
+    one.focused["data"] |= {"noise_position": "none", "noise": 400}
+    other.focused["data"] |= {"noise_position": "none", "noise": 0}
+    assert estimate_seconds([one]) == estimate_seconds([other])
 
 
 def test_single_trial_has_the_folder_of_the_stacked_one(tmp_path: Path) -> None:

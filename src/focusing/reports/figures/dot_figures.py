@@ -195,12 +195,11 @@ def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
     stuck = len(places) == 1 and any(map(any, map(_stuck_shares, settings)))
     count = len(places) + stuck
     width = plotting.PAGE_WIDTH if count > 1 else COLUMN_WIDTH
-    columns = min(count, MAX_COLUMNS)
-    rows = -(-count // columns)
-    figure = Figure((width, rows * (0.8 + ROW_HEIGHT * len(distinct))), layout="constrained")
-    grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-    for axes in grid[count:]:
-        axes.set_visible(False)
+    height = 0.8 + ROW_HEIGHT * len(distinct)
+    multiples = plotting.small_multiples(
+        count, height, max_columns=MAX_COLUMNS, width=width, sharey=True
+    )
+    grid = multiples.axes
 
     def dot(setting: Setting, mean: float, low: Any, high: Any, runs: Sequence[float]) -> Dot:
         row = distinct.index(names[setting])
@@ -221,7 +220,7 @@ def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
         dots = [dot(setting, mean, mean, mean, shares[setting]) for setting, mean in means.items()]
         grid[1].set(xlabel="stuck neurons (%)", xlim=(-4, 104))
         draw_dots(grid[1], dots, distinct, size=3.5)
-    return figure
+    return multiples.figure
 
 
 def timing_charts(runs: Runs) -> Charts:

@@ -87,18 +87,19 @@ def small_multiples(
     height: float,
     headers: Collection[Sequence[str]] = (),
     max_columns: int = 4,
+    width: float | None = None,
     **options: Any,
 ) -> Panels:
     """Make a figure with ``count`` panels of a height in inches.
 
-    The lines of ``headers`` above the panels add to the height. ``options`` go to
-    ``Figure.subplots``.
+    The lines of ``headers`` above the panels add to the height. Without a ``width``, up to two
+    columns take one column of a page. ``options`` go to ``Figure.subplots``.
     """
     height += LINE_HEIGHT / 72 * max(map(len, headers), default=0)
     rows = -(-count // max_columns)
     columns = -(-count // rows)  # rows of equal length look better than a full one and a rest
     rows = -(-count // columns)
-    width = COLUMN_WIDTH if columns <= 2 else PAGE_WIDTH
+    width = width or (COLUMN_WIDTH if columns <= 2 else PAGE_WIDTH)
     figure = Figure((width, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for axes in grid[count:]:

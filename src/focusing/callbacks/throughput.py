@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+
+from focusing.clock import running_seconds
 
 
 class Throughput(pl.Callback):
@@ -29,7 +30,7 @@ class Throughput(pl.Callback):
     @property
     def seconds(self) -> float:
         """Seconds spent in training batches."""
-        running = 0.0 if self._start is None else time.perf_counter() - self._start
+        running = 0.0 if self._start is None else running_seconds() - self._start
         return self._seconds + running
 
     @property
@@ -59,13 +60,13 @@ class Throughput(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
-        self._start = time.perf_counter()
+        self._start = running_seconds()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *details: Any) -> None:
         """Count the steps."""
         self.steps = trainer.global_step
         if self._start is None:  # a run that resumes within an epoch has no epoch start
-            self._start = time.perf_counter()
+            self._start = running_seconds()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop the clock: validation is not training."""
@@ -101,4 +102,4 @@ def clock(device: torch.device) -> float:
     """Current time in seconds, after the device has finished all queued kernels."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
-    return time.perf_counter()
+    return running_seconds()

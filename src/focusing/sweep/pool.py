@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from focusing.clock import share_suspension
 from focusing.errors import UserError
 from focusing.sweep.jobs import Job, Outcome, Result
 
@@ -83,6 +84,7 @@ class Pool:
         self._execute, self._print_line, self._on_start = execute, print_line, on_start
         self._worker_limits = (jobs_per_worker, growth_mb)
         self._pause_file, self.paused = pause_file, False
+        self._suspended, self._paused_at = share_suspension(), 0.0
         self._free = list(reversed(slots))
         self._workers: list[_Worker] = []
         self._life = os.pipe()  # its write end closes with this process, however that ends
@@ -114,11 +116,17 @@ class Pool:
     def _obey_pause(self) -> None:
         """Suspend or continue all workers when the pause file appears or disappears."""
         paused = self._pause_file is not None and self._pause_file.exists()
-        if paused == self.paused:
-            return
-        self.paused = paused
-        text = f"Paused until {self._pause_file} is removed." if paused else "Resumed."
-        self._print_line(text)
+        if paused != self.paused:
+            text = f"Paused until {self._pause_file} is removed." if paused else "Resumed."
+            self._print_line(text)
+            self._set_paused(paused)
+
+    def _set_paused(self, paused: bool) -> None:
+        self.paused, now = paused, time.perf_counter()
+        if paused:
+            self._paused_at = now
+        else:  # before the workers continue, so that they never see the pause
+            self._suspended.value += now - self._paused_at
         for worker in self._workers:
             worker.signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
@@ -150,8 +158,9 @@ class Pool:
 
     def __exit__(self, *error: object) -> None:
         """Stop the workers: idle ones leave at once, others save a checkpoint first."""
+        if self.paused:  # a suspended process could not save anything
+            self._set_paused(False)
         for worker in self._workers:
-            worker.signal(signal.SIGCONT)  # a suspended process could not save anything
             worker.dismiss()
         read_end, write_end = self._life
         os.close(write_end)

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from focusing.clock import running_seconds
 from focusing.config import Optim
 from focusing.data import Split
 from focusing.data.batches import Batches, epoch_seed
@@ -61,7 +62,7 @@ class FocusingModule(pl.LightningModule):
         test_metrics: see :func:`~focusing.training.metrics.detailed_metrics`; None before the last
             epoch has ended.
         progress: progress of the current epoch.
-        seconds: wall time of the run so far, over all sessions.
+        seconds: wall time of the run so far, over all sessions, without pauses of a sweep.
         cpu_seconds: CPU time of the run so far, over all cores and sessions.
     """
 
@@ -74,7 +75,7 @@ class FocusingModule(pl.LightningModule):
         self.series: dict[str, list[float]] = {}
         self.test_metrics: dict[str, Any] | None = None
         self.progress = EpochProgress()
-        self.earlier_seconds, self._start = 0.0, time.monotonic()
+        self.earlier_seconds, self._start = 0.0, running_seconds()
         self.earlier_cpu_seconds, self._cpu_start = 0.0, time.process_time()
         foci = (FocusedLinear, FocusedAttention)
         self._layers = [layer for layer in net.modules() if isinstance(layer, foci)]
@@ -82,7 +83,7 @@ class FocusingModule(pl.LightningModule):
 
     @property
     def seconds(self) -> float:  # noqa: D102 - see the class
-        return self.earlier_seconds + time.monotonic() - self._start
+        return self.earlier_seconds + running_seconds() - self._start
 
     @property
     def cpu_seconds(self) -> float:  # noqa: D102 - see the class

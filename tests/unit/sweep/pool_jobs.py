@@ -9,6 +9,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
+from focusing.clock import running_seconds
 from focusing.sweep.jobs import Job, Outcome, number_jobs
 from focusing.sweep.local import make_slots
 from focusing.sweep.pool import Notify, Pool
@@ -26,10 +27,12 @@ def execute(job: Job, notify_start: Notify) -> Outcome:
         os._exit(3)
     if action == "wait":
         Path("waiting").write_text(str(os.getpid()))
+        start, running_start = time.perf_counter(), running_seconds()
         try:
             time.sleep(60)
         except SystemExit:
-            Path("saved").touch()
+            paused = time.perf_counter() - start - (running_seconds() - running_start)
+            Path("saved").write_text(str(paused))
             raise
     if action == "grow":
         globals()["leak"] = bytearray(os.urandom(1)) * 50_000_000

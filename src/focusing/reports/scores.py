@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -122,7 +122,15 @@ def comparison_lines(test: Comparison) -> list[str]:
     """Lines of a table cell with a comparison."""
     difference = f"{signed(test.difference)} {format_interval(test.interval, sign=True)}".rstrip()
     line = f"− {model_name(test.other)}: {difference}"
-    return [line] if test.p_holm is None else [line, f"p={p_value(test.p_holm)}"]
+    return [line, *p_lines(test)]
+
+
+def p_lines(test: Comparison | None) -> Iterator[str]:
+    """Lines of a table cell with the p-values of a comparison, after Holm's correction."""
+    if test and test.p_holm is not None:
+        yield f"p={p_value(test.p_holm)}"
+    if test and test.p_resampled_holm is not None:
+        yield f"resampled {p_value(test.p_resampled_holm)}"
 
 
 def _squared(runs: Sequence[Run], protocol: str) -> ScoreSummary | None:

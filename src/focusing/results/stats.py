@@ -27,7 +27,11 @@ bootstrap interval of the mean is 83 % with five values, and 93 % with twenty.""
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval and its method: ``bootstrap`` (BCa), ``t`` or ``constant``."""
+    """A confidence interval and its method.
+
+    The method is ``bootstrap`` (BCa), ``t``, ``resampled`` (t, for overlapping test sets) or
+    ``constant``.
+    """
 
     low: float
     high: float
@@ -54,7 +58,8 @@ class Comparison:
         pairs: number of seeds that both have; 0 if they do not pair up.
         difference: difference of the means, model - other.
         test: the test that is reported, ``paired`` or ``Welch``.
-        interval: confidence interval of the difference, not corrected for multiple tests.
+        interval: confidence interval of the difference, not corrected for multiple tests, but for
+            overlapping test sets.
         p: p-value of the reported test.
         t_student: Student's t, assuming equal variances, as in the paper.
         p_student: p-value of Student's test.
@@ -85,6 +90,12 @@ class Comparison:
     other: str = ""
     p_holm: float | None = None
     p_resampled_holm: float | None = None
+
+    @property
+    def p_decisive(self) -> float | None:
+        """The larger of p_holm and p_resampled_holm; None if there is no test."""
+        ps = [p for p in (self.p_holm, self.p_resampled_holm) if p is not None]
+        return max(ps, default=None)
 
 
 def summarize(values: Sequence[float], *, lower_is_better: bool = False) -> ScoreSummary:
@@ -125,12 +136,16 @@ def compare(
     gaps = [ours[key] - theirs[key] for key in pairs]
     by_pairs = paired and bool(pairs) and len(pairs) == len(x) == len(y)
     student, welch = _t_test(x, y, equal_var=True), _t_test(x, y, equal_var=False)
+    if not by_pairs:
+        interval = difference_interval(x, y)
+    else:
+        interval = mean_interval(gaps) if overlap is None else resampled_interval(gaps, overlap)
     return Comparison(
         n=(len(x), len(y)),
         pairs=len(pairs),
         difference=float(np.mean(x) - np.mean(y)),
         test="paired" if by_pairs else "Welch",
-        interval=mean_interval(gaps) if by_pairs else difference_interval(x, y),
+        interval=interval,
         p=paired_p(gaps) if by_pairs else welch and welch[1],
         t_student=student and student[0],
         p_student=student and student[1],
@@ -175,8 +190,21 @@ def resampled_p(gaps: Sequence[float], overlap: float) -> float | None:
     """
     if len(gaps) < 2 or _constant(gaps):
         return None
-    error = math.sqrt((1 / len(gaps) + overlap) * np.var(gaps, ddof=1))
+    error = _resampled_error(gaps, overlap)
     return float(2 * stats.t.sf(abs(np.mean(gaps)) / error, len(gaps) - 1))
+
+
+def resampled_interval(gaps: Sequence[float], overlap: float) -> Interval | None:
+    """95 % confidence interval of the mean, of the same test as :func:`resampled_p`."""
+    if len(gaps) < MIN_FOR_INTERVAL or _constant(gaps):
+        return mean_interval(gaps)
+    error = _resampled_error(gaps, overlap)
+    low, high = stats.t.interval(CONFIDENCE, len(gaps) - 1, np.mean(gaps), error)
+    return Interval(float(low), float(high), "resampled")
+
+
+def _resampled_error(gaps: Sequence[float], overlap: float) -> float:
+    return math.sqrt((1 / len(gaps) + overlap) * np.var(gaps, ddof=1))
 
 
 def hedges_g(x: Sequence[float], y: Sequence[float]) -> float | None:

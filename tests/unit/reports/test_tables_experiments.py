@@ -18,6 +18,7 @@ from focusing.reports.tables.experiments import (
 )
 from focusing.reports.tables.files import all_tables
 from focusing.results.collect import collect
+from focusing.results.stats import resampled_interval, resampled_p
 from tests.unit.reports.records import add_run, add_runs, charts_of, of_protocol, texts
 
 DENSE, FOCUS = (0.50, 0.61, 0.72, 0.81), (0.55, 0.65, 0.77, 0.85)
@@ -174,6 +175,21 @@ class TestMeasurements:
         records = {record["quantity"]: record for record in table.records}
         assert records["foci inside at last (%)"]["high"] == 100
         assert records["foci inside, change (points)"]["mean"] == pytest.approx(125 / 3)
+
+
+def test_random_splits_have_the_resampled_p_and_interval(tmp_path: Path) -> None:
+    splits = {"data.split": "random", "data.split_seed": None}  # each seed splits anew
+    add_runs(tmp_path, "mine", "lfw", {"dense": DENSE, "focus_2d": FOCUS}, options=splits)
+    [table] = experiment_tables(collect([tmp_path]))
+    [record] = [record for record in of_protocol(table) if record["model"] == "focus_2d"]
+    gaps = [5.0, 4.0, 5.0, 4.0]
+    interval = resampled_interval(gaps, 25 / 100)
+    assert interval is not None
+    assert record["p_resampled_holm"] == pytest.approx(resampled_p(gaps, 25 / 100))
+    ends = record["difference_low"], record["difference_high"]
+    assert ends == pytest.approx((interval.low, interval.high))
+    assert any(note.startswith("Resampled") for note in table.notes)
+    assert "resampled" in " ".join(map(str, texts(table)))
 
 
 def sweep_data(folder: Path, model: str, scores: tuple[float, ...], seed: int = 7) -> None:

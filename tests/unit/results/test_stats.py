@@ -1,6 +1,7 @@
 """Statistics compared with scipy, with results by hand, and with the paper."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from focusing.results.stats import (
     mean_interval,
     paired_p,
     probability_of_improvement,
+    resampled_interval,
     resampled_p,
     summarize,
 )
@@ -204,6 +206,25 @@ class TestComparison:
         assert resampled_p(X, 0.0) == pytest.approx(paired_p(X))  # without overlap
         assert compare(numbered(X), numbered(Y), paired=True).p_resampled is None
         assert resampled_p([1.0, 1.0], 0.25) is None
+
+    def test_interval_of_overlapping_splits_agrees_with_their_p(self) -> None:
+        gaps = [1.0, 2.0, 3.0]
+        half = scipy_stats.t.ppf(0.975, 2) * math.sqrt(1 / 3 + 1 / 4)
+        ours, theirs = numbered(gaps), dict.fromkeys(range(3), 0.0)
+        interval = compare(ours, theirs, paired=True, overlap=1 / 4).interval
+        assert bounds(interval, "resampled") == pytest.approx((2 - half, 2 + half))
+        edge = 1 / (scipy_stats.t.ppf(0.975, 2) / 2) ** 2 - 1 / 3  # the interval touches 0
+        assert resampled_p(gaps, edge) == pytest.approx(0.05)
+        low, _ = bounds(resampled_interval(gaps, edge), "resampled")
+        assert low == pytest.approx(0, abs=1e-12)
+        assert resampled_interval([1.0, 1.0, 1.0], 1 / 4) == Interval(1.0, 1.0, "constant")
+        assert resampled_interval([1.0, 2.0], 1 / 4) is None
+
+    def test_the_larger_p_decides(self) -> None:
+        test = compare(numbered(X), numbered(Y))
+        assert test.p_decisive is None  # before the correction
+        assert replace(test, p_holm=0.01).p_decisive == 0.01
+        assert replace(test, p_holm=0.01, p_resampled_holm=0.2).p_decisive == 0.2
 
 
 class TestHolm:

@@ -38,6 +38,10 @@ NOTE_DENSE = (
     "Holm-corrected over this table under the same protocol: of the paired t-test where repeats "
     "are folds, splits or data sets, which have test data of their own, else of Welch's."
 )
+NOTE_RESAMPLED = (
+    "Resampled: p of the corrected resampled t-test, where repeats are random splits, whose test "
+    "sets overlap; the interval is that test's."
+)
 NOTE_UNCHANGED = (
     "− unchanged: difference to the experiment as it is without these options with its 95 % "
     "interval, and p, Holm-corrected over this table under the same protocol: of the paired t-test "
@@ -182,12 +186,14 @@ def _scores(edition: Edition) -> Table:
                     **interval_record(test.interval, "difference_"),
                     "test": test.test,
                     "p_holm": test.p_holm,
+                    "p_resampled_holm": test.p_resampled_holm,
                 }
             records.append(record)
     others = {test.other for test in tests.values()}
     notes = {
         f"{SCORES_NOTE}.": True,
         NOTE_DENSE: bool(others - {UNCHANGED}),
+        NOTE_RESAMPLED: any(test.p_resampled is not None for test in tests.values()),
         NOTE_UNCHANGED: UNCHANGED in others,
         **dict.fromkeys((*varied_note(settings), *limited_note(settings)), True),
         NOTE_AUTHOR: has_author,

@@ -8,7 +8,7 @@ from itertools import product
 from focusing.reports.names import MODELS, PROTOCOLS, dense_twin, model_name
 from focusing.reports.paper import Published, PublishedTable, published_tables
 from focusing.reports.plans import command
-from focusing.reports.scores import SCORES_NOTE
+from focusing.reports.scores import SCORES_NOTE, p_lines
 from focusing.reports.settings import Edition, Setting, block_head, editions
 from focusing.reports.tables import (
     BLOCK_HEAD,
@@ -118,7 +118,7 @@ def _scores_table(edition: Edition, published: PublishedTable, blocks: Sequence[
             if setting and protocol in setting.scores:
                 test = edition.tests.get((setting, protocol))
                 bold = setting is winners[protocol]
-                cell = setting.scores[protocol].cell(*_ps(test), bold=bold)
+                cell = setting.scores[protocol].cell(*p_lines(test), bold=bold)
                 record = _record(edition, setting, protocol, printed)
                 records.append({**record, **about, "_cell": cell})
                 continue
@@ -150,14 +150,8 @@ def _winner(edition: Edition, settings: Sequence[Setting], protocol: str) -> Set
     first, second = sorted(scored, key=lambda one: -sign * one.scores[protocol].spread.mean)[:2]
     is_base = first.model == dense_twin(second.model)
     test = edition.tests.get((second if is_base else first, protocol))
-    return first if test and test.p_holm is not None and test.p_holm < SIGNIFICANT else None
-
-
-def _ps(test: Comparison | None) -> Iterator[str]:
-    if test and min(test.n) > 1:
-        yield f"p={p_value(test.p_holm)}"
-    if test and test.p_resampled is not None:
-        yield f"resampled {p_value(test.p_resampled_holm)}"
+    p = test and test.p_decisive
+    return first if p is not None and p < SIGNIFICANT else None
 
 
 def _record(edition: Edition, setting: Setting, protocol: str, printed: Published | None) -> Record:

@@ -53,7 +53,7 @@ results: venv-core ## publish what is in outputs/: records to results/, tables a
 	$(RUN) results/quote.py
 
 campaign: venv-core ## go on with the long runs of results/campaign.yaml: make campaign ARGS=hydra.launcher.gpus=8
-	$(RUN) results/campaign.py $(ARGS)
+	nice -n 19 $(RUN) results/campaign.py $(ARGS)
 
 # A stamp is written last, so only a finished install has one. It holds the name of its folder, because
 # a venv does not survive a move: in a copied folder its tools would still run the original's code.

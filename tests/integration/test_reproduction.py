@@ -91,7 +91,7 @@ def _cells(path: Path) -> list[str]:
 
 def test_archives_are_small_and_contain_no_local_paths() -> None:
     files = tracked("results")
-    assert sum(path.stat().st_size for path in files) < 20 * 2**20
+    assert sum(path.stat().st_size for path in files) < 20e6
     archives = [path for path in files if path.name == ARCHIVE]
     assert archives
     for path in archives:

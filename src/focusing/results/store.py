@@ -36,7 +36,9 @@ MAX_ARCHIVE_BYTES = 2**30
 """Limit on the unpacked size of an archive; all published records take a thirtieth of it."""
 ARCHIVE_LINE = make_validator(object_schema({"folder": FOLDER}))
 SERIES_DIGITS = 5
-"""Significant digits of series in an archive; scores are exact."""
+TRIAL_SERIES_DIGITS = 3
+"""Significant digits of series in an archive: of runs, and of random trials, of which there are
+thousands. Scores are exact."""
 
 Record = dict[str, Any]
 
@@ -282,8 +284,10 @@ def _cached_archive(file: Path, changed: int) -> dict[str, Record]:
 
 def _published(record: Mapping[str, Any]) -> Record:
     config = {name: value for name, value in record["config"].items() if name != "paths"}
+    one_of_many = (config.get("sweep") or {}).get("trial") is not None
+    digits = TRIAL_SERIES_DIGITS if one_of_many else SERIES_DIGITS
     series = {
-        name: [value if value is None else float(f"{value:.{SERIES_DIGITS}g}") for value in values]
+        name: [value if value is None else float(f"{value:.{digits}g}") for value in values]
         for name, values in (record.get("series") or {}).items()
     }
     return {**record, "config": config, "series": series}

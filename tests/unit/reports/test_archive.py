@@ -37,6 +37,15 @@ def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert str(tmp_path) not in lzma.decompress((results / "e" / ARCHIVE).read_bytes()).decode()
 
 
+def test_series_of_random_trials_are_rounded_more(tmp_path: Path) -> None:
+    outputs, results = tmp_path / "outputs", tmp_path / "results"
+    add_run(outputs, "t", "dna", "dense", 0, [0.5, 1 / 3], options={"sweep.trial": 4, "data.noise": 0.5})
+    main([str(outputs), "--out", str(results)])
+    [trial] = collect([results]).runs
+    assert trial.series()["test/acc"] == [0.5, 0.333]
+    assert trial.scores["last"] == 1 / 3
+
+
 def test_an_archive_grows_and_is_not_written_without_need(tmp_path: Path) -> None:
     first, other, second, results = (tmp_path / name for name in ("1", "f", "2", "results"))
     add_run(first, "e", "dna", "dense", 0, [0.25])

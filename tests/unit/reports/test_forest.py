@@ -59,6 +59,24 @@ def test_beyond_the_paper_are_networks_as_their_experiments_have_them(tmp_path: 
     assert point["low"] < 10 < point["high"]
 
 
+def test_synthetic_data_show_each_code_with_its_own_neuron(tmp_path: Path) -> None:
+    about = tmp_path, "learning_to_focus", "synthetic"
+    for seed in (0, 17, 34):
+        for variant, own, other in (("author", "l2", "mean"), ("author2018", "mean", "l2")):
+            for model, normalizer, score in (
+                ("dense", own, 0.8),
+                ("focus_s", own, 0.82),
+                ("focus_s", other, 0.7),
+            ):
+                options = {"model.normalizer": normalizer}
+                series = [score + seed / 1e5]
+                add_run(*about, model, seed, series, variant=variant, options=options)
+    shown = points(tmp_path, "noise left")
+    assert set(shown) == {"published", "author", "author2018"}
+    assert shown["author"]["difference"] == pytest.approx(2)
+    assert shown["author2018"]["difference"] == pytest.approx(2)
+
+
 def test_less_error_is_right_of_zero(tmp_path: Path) -> None:
     for fold in range(3):
         for model, error in (("dense", 2.0), ("focus_s", 1.8)):

@@ -39,6 +39,7 @@ SERIES = {
     "published": ("the paper", GREY, "s"),
     "text": ("ours, settings of the text", plotting.BLACK, "o"),
     "author": ("ours, settings of the author's code", plotting.SERIES_COLOURS[1], "^"),
+    "author2018": ("ours, the author's code of 2018", plotting.SERIES_COLOURS[2], "v"),
     "holdout": ("ours, on held-out data", plotting.SERIES_COLOURS[3], "D"),
 }
 """Series of the forest plot -> name, colour and marker."""
@@ -74,7 +75,7 @@ FOREST_CAPTION = (
 
 def forest_charts(runs: Runs) -> Charts:
     """All differences in one figure, if any are ours."""
-    points = [*_forest_points(runs.collection), *_beyond_points(runs)]
+    points = [*_forest_points(runs.collection), *_synthetic_points(runs), *_beyond_points(runs)]
     if not all(point["series"] == "published" for point in points):
         title = "All differences, focused − dense"
         yield Chart("forest", title, FOREST_CAPTION, points, partial(_draw_forest, points))
@@ -101,7 +102,6 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
                     if chosen:
                         yield {**about, "series": series, **_own_point(chosen, sign)}
     yield from _trial_points(records)
-    yield from _synthetic_points(records)
 
 
 def closest_to_paper(rows: Rows, series: str) -> Row | None:
@@ -164,24 +164,31 @@ def _trial_points(records: Rows) -> Iterator[Row]:
             yield {**about, "series": row["variant"], "difference": row["difference"], **ends}
 
 
-def _synthetic_points(records: Rows) -> Iterator[Row]:
+def _synthetic_points(runs: Runs) -> Iterator[Row]:
     """Differences on synthetic data, preferably over many generated data sets."""
     for experiment, name in SYNTHETIC.items():
         about = {"group": "Synthetic data, four neurons", "row": name, "column": 0}
+        about["as_published"] = True
+        points = []
+        for series in ("text", "author", "author2018"):
+            tested = [
+                (setting, test)
+                for edition, setting in runs.settings()
+                if (edition.experiment, edition.size, edition.variant)
+                == (experiment, "full", series)
+                and (test := edition.tests.get((setting, "best_test")))
+            ]
+            varied = [test for setting, test in tested if setting.varied]
+            unchanged = [test for setting, test in tested if is_unchanged(setting)]
+            for test in (varied or unchanged)[:1]:
+                ends = interval_record(test.interval)
+                point = {"difference": test.difference, **ends, "n": test.n[0]}
+                points.append({**about, "series": series, **point})
         stored = paper()["synthetic"].get(experiment)
-        wanted = {"experiment": experiment, "size": "full", "protocol": "best_test"}
-        matching = [row for row in records if wanted.items() <= row.items()]
-        rows = [row for row in matching if row.get("difference") is not None]
-        if rows and stored:
+        if points and stored:
             gap = round(stored["focus_s"] - stored["dense"], 4)
-            yield {**about, "series": "published", "difference": gap, "as_published": True}
-        for series in ("text", "author"):
-            there = [row for row in rows if row["variant"].startswith(series)]
-            if there:  # author2018 rather than author
-                row = max(there, key=lambda row: (row["variant"], row.get("data.seed") == "varied"))
-                ends = {"low": row["difference_low"], "high": row["difference_high"], "n": row["n"]}
-                difference = {"difference": row["difference"], "as_published": True, **ends}
-                yield {**about, "series": series, **difference}
+            yield {**about, "series": "published", "difference": gap}
+        yield from points
 
 
 def _beyond_points(runs: Runs) -> Iterator[Row]:

@@ -177,7 +177,8 @@ def _scores(edition: Edition) -> Table:
         if has_author:
             named["author"] = author[setting]
         for protocol, score in setting.scores.items():
-            record = {**named, "protocol": protocol, **score.record(), "_cell": score.cell()}
+            record = {**named, "protocol": protocol, **score.record(), "epochs": setting.epochs}
+            record["_cell"] = score.cell()
             if test := tests.get((setting, protocol)):
                 record |= {
                     "_cell": text(*score.cell().lines, *comparison_lines(test)),

@@ -259,10 +259,14 @@ class Saliency(nn.Module):
                 middle.fill_(1 / math.sqrt(self.features.in_channels))
 
     @property
+    def connections(self) -> int:
+        """Number of weights of the saliency and zoom filters, without the features."""
+        return self.filter.numel() * (1 if self.zoom is None else 2)
+
+    @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample for the saliency and zoom maps, without the features."""
-        cells = math.prod(size // self.pool for size in self.axes)
-        return self.filter.numel() * cells * (1 if self.zoom is None else 2)
+        """Multiply-adds per sample for these filters."""
+        return self.connections * math.prod(size // self.pool for size in self.axes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from focusing.nn.linear import FociView
 from focusing.nn.ops.functional import check_choice
 from focusing.nn.positions import Grid, Topology
 from focusing.nn.windows import (
@@ -75,6 +76,8 @@ class DynamicFocus(WindowReader):
         torch.Size([16, 28, 28, 1])
         >>> focus.windows(torch.rand(16, 60, 60)).centre.shape
         torch.Size([16, 1, 2])
+        >>> focus.foci(torch.rand(16, 60, 60)).mu.shape
+        torch.Size([16, 1, 28, 28, 2])
     """
 
     gaps: Tensor
@@ -143,6 +146,17 @@ class DynamicFocus(WindowReader):
     def windows(self, input: Tensor) -> Windows:
         """The windows of each sample, without jitter."""
         return self._windows(self._channels_last(input))
+
+    def foci(self, input: Tensor) -> FociView:
+        r"""Centre and aperture of every focus, (N, glimpses, \*grid, d), without jitter."""
+        windows = self.windows(input)
+        lines = [centred_line(foci, 0.5, windows.centre) for foci in self.grid]
+        offsets = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1)  # (*grid, d)
+        centre, extent, sigma = (
+            values.reshape(*values.shape[:2], *[1] * len(lines), -1) for values in windows
+        )
+        mu = centre + extent * offsets
+        return FociView(mu, sigma.expand_as(mu))
 
     def _windows(self, x: Tensor) -> Windows:
         centre = upcast(without_autocast(self.finder, x.movedim(-1, 1), self.extent.dtype))

@@ -17,6 +17,7 @@ from torch.nn import functional
 from focusing.nn import DynamicFocus, SpatialTransformer, WindowReader
 from focusing.nn.spatial_transformer import interpolate
 from tests.unit.nn.oracle import array
+from tests.unit.nn.oracle import grid as points
 
 FRAMES = [((13,), 1), ((12,), 3), ((9, 11), 1), ((8, 10), 2), ((5, 6, 7), 1)]
 
@@ -72,6 +73,33 @@ def test_agrees_with_the_oracle(frame, centre, glimpses, foci, features, seed) -
             window = [array(values[sample, glimpse]) for values in windows]
             expected = oracle(array(x[sample]), axes, grid, *window)
             np.testing.assert_allclose(output[sample, ..., glimpse, :], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+@pytest.mark.parametrize("options", [{}, {"zoom": True, "glimpses": 2}], ids=str)
+def test_outputs_are_read_through_the_foci(frame, options) -> None:
+    """Each output is a mean of the sample under one Gaussian in all axes at once."""
+    axes, channels = frame
+    grid = tuple(range(1, 1 + len(axes)))
+    focus = stirred(DynamicFocus, frame, grid, jitter=0.1, **options)
+    x = torch.rand(3, *axes, channels, dtype=torch.float64)
+    mu, sigma = (array(values) for values in focus.foci(x))
+    assert mu.shape == sigma.shape == (3, focus.glimpses, *grid, len(axes))
+    tau = points(*axes).reshape(*axes, -1)
+    output = array(focus.eval()(x)).reshape(3, *grid, focus.glimpses, channels)
+    for sample, glimpse, *place in np.ndindex(mu.shape[:-1]):
+        at = (sample, glimpse, *place)
+        phi = np.exp((((tau - mu[at]) / sigma[at]) ** 2).sum(-1) / -2)
+        expected = np.tensordot(phi / phi.sum(), array(x[sample]), axes=len(axes))
+        np.testing.assert_allclose(output[(sample, *place, glimpse)], expected, atol=1e-9)
+
+
+def test_gradients_of_the_foci() -> None:
+    focus = stirred(DynamicFocus, (8, 10), (2, 3), zoom=True)
+    x = torch.rand(2, 8, 10, dtype=torch.float64)
+    mu, sigma = focus.foci(x)
+    (mu.square().sum() + sigma.sum()).backward()
+    assert all(parameter.grad.abs().max() > 0 for parameter in focus.parameters())
 
 
 def test_the_saliency_is_a_soft_argmax() -> None:

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from focusing.nn.linear import FociView
-from focusing.nn.ops.functional import check_choice
+from focusing.nn.ops.functional import check_choice, check_number
 from focusing.nn.positions import Grid, Topology
 from focusing.nn.windows import (
+    EXTENTS,
     WindowReader,
     Windows,
     centred_line,
@@ -27,6 +28,8 @@ CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
 FEATURE_KERNEL = 5
 """Kernel size of the feature filters, in cells of the pooled sample."""
+APERTURES = (0.1, 5.0)
+TEMPERATURES = (0.1, 1000.0)
 MAX_ZOOM = 2.0
 """Largest factor between the extent of a sample's window and the learnt extent."""
 
@@ -102,20 +105,13 @@ class DynamicFocus(WindowReader):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(topology, grid, glimpses)
+        super().__init__(topology, grid, glimpses, extent=extent, jitter=jitter)
         axes = self.topology.axes
         check_kernel(kernel, pool, axes)
-        for name, value in (
-            ("extent", extent),
-            ("aperture", aperture),
-            ("temperature", temperature),
-        ):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name}={value} must be positive.")
-        if not 0 <= jitter < math.inf:
-            raise ValueError(f"jitter={jitter} must be zero or positive.")
+        check_number("aperture", aperture, *APERTURES)
+        check_number("temperature", temperature, *TEMPERATURES)
         check_choice("start", start, STARTS)
-        self.zoom, self.jitter = zoom, jitter
+        self.zoom = zoom
         factory: Any = {"device": device, "dtype": dtype}
         self.finder: nn.Module
         if isinstance(centre, nn.Module):
@@ -176,10 +172,7 @@ class DynamicFocus(WindowReader):
         """Map (N, *axes, C) to (N, *grid, glimpses * C)."""
         x = self._channels_last(input)
         windows = self._windows(x)
-        if self.training and self.jitter:
-            # Not in windows(): callers that only inspect windows must not draw random numbers.
-            noise = self.jitter * torch.randn_like(windows.centre)
-            windows = windows._replace(centre=windows.centre + noise)
+        windows = windows._replace(centre=self._jittered(windows.centre))
         glimpses = [
             self._read(x, *(values[:, glimpse] for values in windows))
             for glimpse in range(self.glimpses)
@@ -210,10 +203,10 @@ class DynamicFocus(WindowReader):
     @torch.no_grad()
     def constrain_(self) -> None:
         """Clip extent, aperture and temperature; call it after each optimizer step."""
-        self.extent.clamp_(0.05, 1.5)
-        self.aperture.clamp_(0.1, 5.0)
+        self.extent.clamp_(*EXTENTS)
+        self.aperture.clamp_(*APERTURES)
         if isinstance(self.finder, Saliency):
-            self.finder.temperature.clamp_(0.1, 1000.0)
+            self.finder.temperature.clamp_(*TEMPERATURES)
 
     def extra_repr(self) -> str:
         """Topology, grid and number of glimpses."""

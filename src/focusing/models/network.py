@@ -246,7 +246,7 @@ def connections(layer: nn.Module) -> int:
     if isinstance(layer, FocusedLinear):
         return int(layer.within_cutoff().sum())
     if isinstance(layer, nn.MultiheadAttention):  # its output projection is a separate layer
-        return layer.embed_dim * (layer.embed_dim + layer.kdim + layer.vdim)
+        return int(layer.embed_dim * (layer.embed_dim + layer.kdim + layer.vdim))
     if isinstance(layer, nn.Linear | Convolution | nn.Embedding | nn.EmbeddingBag):
         mask = getattr(layer, "weight_mask", None)  # from torch.nn.utils.prune
         return layer.weight.numel() if mask is None else int(mask.count_nonzero())
@@ -262,9 +262,9 @@ def _multiply_adds(layer: nn.Module, links: int, inputs: tuple[Any, ...], output
         key, width = inputs[1], layer.embed_dim
         keys = key.shape[1 if layer.batch_first and key.dim() == 3 else 0]
         work = output.numel() * 2 * (width + keys)  # of all queries
-        return work + key.numel() // layer.kdim * (links - width**2)
+        return int(work + key.numel() // layer.kdim * (links - width**2))
     if isinstance(layer, nn.EmbeddingBag):
-        return inputs[0].numel() * layer.embedding_dim  # type: ignore[no-any-return]
+        return int(inputs[0].numel() * layer.embedding_dim)
     return int(getattr(layer, "multiply_adds", 0)) * output.shape[0]  # dynamic foci have it
 
 

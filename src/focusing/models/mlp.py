@@ -109,9 +109,9 @@ def _positions(layer: FocusedLinear, topology: str) -> Tensor | FocusedLinear | 
     """Positions of a layer's neurons, as the next layer takes them."""
     if topology != "grid":
         return layer if topology == "previous" else None
-    _, margin, _ = layer._initial_foci
+    (foci, axes), (_, margin, _) = layer.mu.shape, layer._initial_foci
     # Not the initial mu, which may be random: a network from a file would have other positions.
-    grid = initial_mu("spread", *layer.mu.shape, layer.mu_range, margin)
+    grid = initial_mu("spread", foci, axes, layer.mu_range, margin)
     return grid.repeat_interleave(layer.units_per_focus, dim=0)
 
 

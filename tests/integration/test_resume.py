@@ -41,16 +41,18 @@ def rows(folder: Path) -> int:
     )
 
 
-def test_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hidden", [16, 1024])  # the larger layer computes bands of its weights
+def test_killed_run_resumes_bit_for_bit(tmp_path: Path, hidden: int) -> None:
+    options = [*OPTIONS, f"model.hidden=[{hidden}]"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir(), killed.mkdir()
-    assert run_forked(COUNTED_TRAIN, *OPTIONS, cwd=whole).returncode == 0
+    assert run_forked(COUNTED_TRAIN, *options, cwd=whole).returncode == 0
     per_epoch = steps(whole) // 4
     chance = random.Random(0)  # noqa: S311 - not for secrets
     expected = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}
     for epoch, (signum, code) in enumerate(expected.items()):
         target = epoch * per_epoch + chance.randint(1, per_epoch // 2)
-        process = Forked(COUNTED_TRAIN, *OPTIONS, cwd=killed)
+        process = Forked(COUNTED_TRAIN, *options, cwd=killed)
         while steps(killed) < target and process.poll() is None:
             time.sleep(0.001)
         process.send_signal(signum)
@@ -68,7 +70,7 @@ def test_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert mid_epoch["steps"]["total"]["completed"] == steps(killed)  # none was repeated
     before = steps(killed)
     assert rows(killed) < 4
-    assert run_forked(COUNTED_TRAIN, *OPTIONS, cwd=killed).returncode == 0
+    assert run_forked(COUNTED_TRAIN, *options, cwd=killed).returncode == 0
     assert 0 < before < steps(whole) <= steps(killed) <= steps(whole) + per_epoch
     [one], [two] = run_dirs(whole), run_dirs(killed)
     assert record(one)["series"] == record(two)["series"]

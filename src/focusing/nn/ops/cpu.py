@@ -39,7 +39,6 @@ Ints = npt.NDArray[np.intp]
 BLOCK = 16  # matrix products are fastest on multiples of this many neurons and inputs
 SLAB_BLOCKS = 6  # blocks per slab: smaller slabs fit the band better, but each costs a call
 MAX_BAND_SHARE = 0.8  # share of the n * m products above which one dense product is faster
-PLAN_STEPS = 64  # steps until a plan is renewed: shrinking foci leave it too wide
 MIN_POOLED = 2**14  # values below which malloc is as fast as a buffer pool
 NO_MASK = np.empty((0, 0), np.bool_)
 _listeners: list[Any] = []
@@ -93,30 +92,18 @@ class Plan:
         self.table = np.column_stack([order, start.repeat(rows), stop.repeat(rows), offset])
 
 
-class BandPlan(Plan):
-    """Slabs over the inputs that the foci see."""
+def _band(centers: Floats, widths: Floats, radius: Floats, line: Floats) -> tuple[Ints, ...]:
+    """Edges, first and last inputs of slabs and the order of neurons: arguments of a Plan.
 
-    def __init__(self, centers: Floats, widths: Floats, radius: Floats, line: Floats) -> None:
-        """Plan for foci that see ``radius`` to either side of their centres on a line of inputs."""
-        order, edges = _sorted_neurons(centers, widths), _slab_edges(len(centers))
-        rows = np.diff(edges, append=len(order))
-        left = np.minimum.reduceat((centers - radius)[order], edges)
-        right = np.maximum.reduceat((centers + radius)[order], edges)
-        start = np.searchsorted(line, left) // BLOCK * BLOCK
-        stop = np.searchsorted(line, right, side="right")
-        stop = np.minimum(-(-stop // BLOCK) * BLOCK, len(line))
-        super().__init__(edges, start, stop, order, dense=False)
-        # A focus stays in its slab until it sees the next input on either side.
-        beyond = np.concatenate([[-np.inf], line, [np.inf]])
-        self._lower, self._upper = np.empty((2, len(order)))
-        self._lower[order] = beyond[start].repeat(rows)
-        self._upper[order] = beyond[stop + 1].repeat(rows)
-
-    def covers(self, centers: Floats, radius: Floats) -> bool:
-        """Whether all foci are still in their slabs; False for NaN."""
-        return len(centers) == len(self._lower) and bool(
-            (centers - radius > self._lower).all() and (centers + radius < self._upper).all()
-        )
+    The foci see ``radius`` to either side of their centres on a line of inputs.
+    """
+    order, edges = _sorted_neurons(centers, widths), _slab_edges(len(centers))
+    left = np.minimum.reduceat((centers - radius)[order], edges)
+    right = np.maximum.reduceat((centers + radius)[order], edges)
+    start = np.searchsorted(line, left) // BLOCK * BLOCK
+    stop = np.searchsorted(line, right, side="right")
+    stop = np.minimum(-(-stop // BLOCK) * BLOCK, len(line))
+    return edges, start, stop, order
 
 
 def _slab_edges(neurons: int) -> Ints:
@@ -134,7 +121,7 @@ def _sorted_neurons(centers: Floats, widths: Floats) -> Ints:
 
 
 class CpuEngine:
-    """Computes a focused layer on the CPU; keeps its plan and its memory between steps.
+    """Computes a focused layer on the CPU; keeps its memory between steps.
 
     Args:
         tau: positions of the inputs, (m, d).
@@ -159,8 +146,7 @@ class CpuEngine:
         # The cutoff is relative to the nearest input, which is at most this far from a centre.
         self._half_gap = gaps.max(initial=0.0) / 2
         self._dense: Plan | None = None
-        self._band: BandPlan | None = None
-        self._steps_left = 0
+        self._latest: tuple[tuple[Ints, ...], Plan] | None = None
 
     def __call__(
         self,
@@ -178,28 +164,29 @@ class CpuEngine:
         return y
 
     def plan(self, mu: Tensor, sigma: Tensor) -> Plan:
-        """The plan for the current foci, (n, d)."""
+        """The plan for these foci, (n, d).
+
+        It depends on nothing else, neither on earlier steps nor on evaluations between them. Else a
+        resumed run would sum in another order and get other bits.
+        """
         if self._bands == "never":
             return self._dense_plan(len(mu))
-        self._steps_left -= 1
-        line, band = self._line, self._band
-        if self._steps_left >= 0 and band is None:
-            return self._dense_plan(len(mu))
+        line = self._line
         with np.errstate(all="ignore"):  # diverged foci give NaN, as weights do
             centers: Floats = as_array(mu)[:, 0].astype(np.float64)
             centers = centers.clip(line[0], line[-1])  # a centre outside sees the border
             widths: Floats = np.abs(as_array(sigma)[:, 0].astype(np.float64))
             radius = widths * self._radius + self._half_gap
-            if self._steps_left >= 0 and band is not None and band.covers(centers, radius):
-                return band
-            band = None
-            if np.isfinite(centers).all() and np.isfinite(radius).all():
-                band = BandPlan(centers, widths, radius, line)
-                limit = MAX_BAND_SHARE * len(mu) * len(line)
-                if self._bands == "auto" and band.size >= limit:
-                    band = None
-        self._steps_left, self._band = PLAN_STEPS, band
-        return band or self._dense_plan(len(mu))
+            if not (np.isfinite(centers).all() and np.isfinite(radius).all()):
+                return self._dense_plan(len(mu))
+            band = edges, start, stop, _ = _band(centers, widths, radius, line)
+        size = np.diff(edges, append=len(mu)) @ (stop - start)
+        if self._bands == "auto" and size >= MAX_BAND_SHARE * len(mu) * len(line):
+            return self._dense_plan(len(mu))
+        latest = self._latest  # read once: other threads may replace it
+        if latest is None or not all(map(np.array_equal, latest[0], band)):
+            self._latest = latest = band, Plan(*band, dense=False)
+        return latest[1]
 
     def _dense_plan(self, neurons: int) -> Plan:
         if self._dense is None or len(self._dense.table) != neurons:

@@ -150,7 +150,7 @@ def _winner(edition: Edition, settings: Sequence[Setting], protocol: str) -> Set
     first, second = sorted(scored, key=lambda one: -sign * one.scores[protocol].spread.mean)[:2]
     is_base = first.model == dense_twin(second.model)
     test = edition.tests.get((second if is_base else first, protocol))
-    p = test and test.p_decisive
+    p = test.p_decisive if test else None
     return first if p is not None and p < SIGNIFICANT else None
 
 

@@ -39,7 +39,9 @@ def test_records_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_series_of_random_trials_are_rounded_more(tmp_path: Path) -> None:
     outputs, results = tmp_path / "outputs", tmp_path / "results"
-    add_run(outputs, "t", "dna", "dense", 0, [0.5, 1 / 3], options={"sweep.trial": 4, "data.noise": 0.5})
+    add_run(
+        outputs, "t", "dna", "dense", 0, [0.5, 1 / 3], options={"sweep.trial": 4, "data.noise": 0.5}
+    )
     main([str(outputs), "--out", str(results)])
     [trial] = collect([results]).runs
     assert trial.series()["test/acc"] == [0.5, 0.333]

@@ -21,7 +21,9 @@ PANEL, TITLE_HEIGHT = 0.85, 0.25
 
 
 def read_windows(run_dir: Path) -> dict[str, Array] | None:
-    """Read the windows of a run on images; None if it has no dynamic foci, or none in 2-d.
+    """Read the windows of a run on images or sequences, which become images.
+
+    None if the run has no dynamic foci, or its windows are in 3-d: they are not drawn.
 
     Raises:
         DamagedError: the file is damaged.
@@ -31,12 +33,27 @@ def read_windows(run_dir: Path) -> dict[str, Array] | None:
         return None
     arrays = read_arrays(path)
     check_arrays(path, arrays, KINDS)
-    return arrays if in_plane(arrays) else None
+    return _as_images(arrays) if in_plane(arrays) else None
 
 
 def in_plane(arrays: dict[str, Array]) -> bool:
-    """Whether the samples are images and the windows are in 2-d."""
-    return bool(arrays["images"].ndim == 4 and arrays["centre"].shape[-1] == 2)
+    """Whether the samples are images or sequences, with windows along all of their axes."""
+    axes = arrays["centre"].shape[-1]
+    return bool(axes <= 2 and arrays["images"].ndim == axes + 2)
+
+
+def _as_images(arrays: dict[str, Array]) -> dict[str, Array]:
+    """Sequences as images: a row for each channel, thick enough to be seen, and high windows."""
+    images = arrays["images"]
+    if images.ndim == 4:
+        return arrays
+    _, length, channels = images.shape
+    strips = images.transpose(0, 2, 1).repeat(max(2, length // (4 * channels)), axis=1)
+    whole = {
+        name: np.concatenate([np.full_like(arrays[name], share), arrays[name]], axis=-1)
+        for name, share in (("centre", 0.5), ("extent", 1.0))
+    }
+    return {**arrays, **whole, "images": strips[..., None]}
 
 
 def windows_figure(arrays: dict[str, Array]) -> Figure:
@@ -48,6 +65,7 @@ def windows_figure(arrays: dict[str, Array]) -> Figure:
 
 def _window_panels(arrays: dict[str, Array]) -> tuple[Figure, Callable[[int], None]]:
     """A grid of samples, and a function that moves their windows to those of a record."""
+    arrays = _as_images(arrays)
     images, centres, extents = (arrays[name] for name in ("images", "centre", "extent"))
     shown = evenly_spaced(len(images), MAX_SAMPLES)
     rows = -(-len(shown) // COLUMNS)
@@ -63,7 +81,8 @@ def _window_panels(arrays: dict[str, Array]) -> tuple[Figure, Callable[[int], No
             panel.set_axis_off()
         for panel, sample in zip(panels.flat, shown, strict=False):
             image = images[sample]
-            panel.imshow(image[..., 0] if image.shape[-1] == 1 else image[..., :3], cmap="gray")
+            grey = image.mean(-1).round().astype(image.dtype)
+            panel.imshow(grey if image.shape[-1] < 3 else image[..., :3], cmap="gray")
             for glimpse in range(centres.shape[2]):
                 edge = Rectangle((0, 0), 1, 1, fill=False, lw=1.2, ec=colour(glimpse + 1))
                 frames.append((sample, glimpse, panel.add_patch(edge)))

@@ -94,6 +94,11 @@ def resolve_topology(topology: Any, shape: Sequence[int]) -> Any:
     if topology == "image":
         height, width, channels = image_shape(shape, "topology=image")
         return ((height, width), channels)
+    if topology == "previous":
+        raise ValueError(
+            "topology=previous does not place inputs: use model.later_topology=previous, which "
+            "places the neurons of an MLP for its later layers."
+        )
     if topology != "sample":
         raise ValueError(
             f"topology={topology} is not image, sample, a shape such as [28, 28], or null."

@@ -11,6 +11,7 @@ from focusing.config import Share
 from focusing.models.hidden_layers import dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
 from focusing.nn import AnchoredLinear, FocusedLinear
+from focusing.nn.init import initial_mu
 
 
 class MLP(Network):
@@ -22,8 +23,9 @@ class MLP(Network):
         hidden: neurons of each hidden layer; a number means one layer.
         focus: options of ``FocusedLinear`` for the hidden layers; None makes them dense. The
             topology describes the inputs; ``"image"`` and ``"sample"`` take the sample's shape.
-        later_topology: positions of the neurons for the layers after the first: on a ``"line"``,
-            or with ``"previous"`` at their current centres.
+        later_topology: positions of the neurons for the layers after the first: on a ``"line"``;
+            on the ``"grid"`` where ``mu="spread"`` puts their centres; or with ``"previous"`` at
+            their current centres.
         later_sigma: initial apertures of the layers after the first; None: as in the first.
         focus_layers: which hidden layers are focused: ``"all"``, or only the ``"first"``, whose
             inputs have meaningful positions.
@@ -45,7 +47,7 @@ class MLP(Network):
         hidden: int | Sequence[int],
         *,
         focus: Mapping[str, Any] | None = None,
-        later_topology: Literal["line", "previous"] = "line",
+        later_topology: Literal["line", "grid", "previous"] = "line",
         later_sigma: Any = None,
         focus_layers: Literal["all", "first"] = "all",
         anchored: int | None = None,
@@ -60,6 +62,11 @@ class MLP(Network):
             raise ValueError(
                 f"dropout={list(dropout)} has more numbers than hidden={list(hidden)}: use "
                 f"model.dropout={list(dropout)[: len(hidden)]}."
+            )
+        if later_topology != "line" and focus_layers == "first":
+            raise ValueError(
+                f"later_topology={later_topology} needs later layers that are focused: use "
+                "model.focus_layers=all."
             )
         options = dict(focus or {})
         if "topology" in options:
@@ -78,7 +85,7 @@ class MLP(Network):
                     else AnchoredLinear(width, neurons, taps=anchored, **options)
                 )
                 layers[f"hidden{index}"] = layer
-                options["topology"] = layer if later_topology == "previous" else None
+                options["topology"] = _positions(layer, later_topology)
                 if later_sigma is not None:
                     options["sigma"] = later_sigma
             if batch_norm:
@@ -96,6 +103,16 @@ class MLP(Network):
         for layer in self.children():
             input = layer(input)
         return input
+
+
+def _positions(layer: FocusedLinear, topology: str) -> Tensor | FocusedLinear | None:
+    """Positions of a layer's neurons, as the next layer takes them."""
+    if topology != "grid":
+        return layer if topology == "previous" else None
+    (foci, axes), (_, margin, _) = layer.mu.shape, layer._initial_foci
+    # Not the initial mu, which may be random: a network from a file would have other positions.
+    grid = initial_mu("spread", foci, axes, layer.mu_range, margin)
+    return grid.repeat_interleave(layer.units_per_focus, dim=0)
 
 
 def dense_mlp(

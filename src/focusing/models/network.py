@@ -17,6 +17,7 @@ from focusing.nn import FocusedLinear, to_inference
 
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 MAX_LAYERS = 1000
 """Most layers of a network: more take minutes to build, and an untrusted file may ask for them."""
 
@@ -201,12 +202,13 @@ def summarize(net: nn.Module, sample: Tensor) -> Summary:
     links = {module: connections(module) for module in owners}
     work = dict.fromkeys(owners, 0)
 
-    def watch(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def watch(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         output = output[0] if isinstance(output, tuple) else output  # attention returns weights too
         outputs[module] = tuple(output.shape[1:])
-        work[module] += _multiply_adds(module, links[module], inputs[0], output)
+        inputs = inspect.signature(module.forward).bind(*args, **kwargs).args
+        work[module] += _multiply_adds(module, links[module], inputs, output)
 
-    hooks = [module.register_forward_hook(watch) for module in owners]
+    hooks = [module.register_forward_hook(watch, with_kwargs=True) for module in owners]
     modes = {module: module.training for module in net.modules()}
     # The reference engine keeps no state; the others would cache a plan.
     backends = {layer: layer.backend for layer in owners if isinstance(layer, FocusedLinear)}
@@ -244,24 +246,25 @@ def connections(layer: nn.Module) -> int:
     if isinstance(layer, FocusedLinear):
         return int(layer.within_cutoff().sum())
     if isinstance(layer, nn.MultiheadAttention):  # its output projection is a separate layer
-        return layer.in_proj_weight.numel()
-    if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Embedding | nn.EmbeddingBag):
+        return int(layer.embed_dim * (layer.embed_dim + layer.kdim + layer.vdim))
+    if isinstance(layer, nn.Linear | Convolution | nn.Embedding | nn.EmbeddingBag):
         mask = getattr(layer, "weight_mask", None)  # from torch.nn.utils.prune
         return layer.weight.numel() if mask is None else int(mask.count_nonzero())
-    return 0
+    return int(getattr(layer, "connections", 0))  # the saliency of dynamic foci has it
 
 
-def _multiply_adds(layer: nn.Module, links: int, input: Tensor, output: Tensor) -> int:
+def _multiply_adds(layer: nn.Module, links: int, inputs: tuple[Any, ...], output: Tensor) -> int:
     if isinstance(layer, FocusedLinear | nn.Linear):
         return links * (output.numel() // layer.out_features)
-    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+    if isinstance(layer, Convolution):
         return links * (output.numel() // layer.out_channels)
     if isinstance(layer, nn.MultiheadAttention):  # its projections, scores and weighted sums
-        samples, tokens, width = output.shape
-        projections = links + layer.out_proj.weight.numel()
-        return samples * tokens * (projections + 2 * tokens * width)
+        key, width = inputs[1], layer.embed_dim
+        keys = key.shape[1 if layer.batch_first and key.dim() == 3 else 0]
+        work = output.numel() * 2 * (width + keys)  # of all queries
+        return int(work + key.numel() // layer.kdim * (links - width**2))
     if isinstance(layer, nn.EmbeddingBag):
-        return input.numel() * layer.embedding_dim
+        return int(inputs[0].numel() * layer.embedding_dim)
     return int(getattr(layer, "multiply_adds", 0)) * output.shape[0]  # dynamic foci have it
 
 

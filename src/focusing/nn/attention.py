@@ -93,9 +93,6 @@ class FocusedAttention(nn.MultiheadAttention):
             embed_dim, num_heads, dropout, bias,
             kdim=kdim, vdim=vdim, batch_first=batch_first, device=device, dtype=dtype,
         )  # fmt: skip
-        self._packed = bool(self._qkv_same_embed_dim)
-        # Disables the fast path of TransformerEncoderLayer, which would skip the focus.
-        self._qkv_same_embed_dim = False
         self.topology = _parse_axes(topology)
         self.sigma_range = check_range("sigma_range", sigma_range, 0.0)
         axes = 1 if self.topology is None else len(self.topology.axes)
@@ -107,8 +104,20 @@ class FocusedAttention(nn.MultiheadAttention):
         widths = expand_values("sigma", sigma, num_heads, axes)
         if not bool((widths.isfinite() & (widths > 0)).all()):
             raise ValueError(f"sigma={sigma} must be finite and greater than 0.")
+        self._initial_foci = (offsets, widths)
         self.mu = nn.Parameter(offsets.to(self.out_proj.weight), requires_grad=train_mu)
         self.sigma = nn.Parameter(widths.to(self.out_proj.weight), requires_grad=train_sigma)
+
+    def _reset_parameters(self) -> None:
+        """Initialise projections and foci, as the constructor does."""
+        self._qkv_same_embed_dim = self.in_proj_weight is not None
+        super()._reset_parameters()
+        # Disables the fast path of TransformerEncoderLayer, which would skip the focus.
+        self._qkv_same_embed_dim = False
+        if "mu" in self._parameters:  # torch's constructor calls this before there are foci
+            with torch.no_grad():
+                for foci, initial in zip((self.mu, self.sigma), self._initial_foci, strict=True):
+                    foci.copy_(initial)
 
     def log_phi(self, queries: int, keys: int) -> Tensor:
         """The term that is added to the attention scores, (heads, queries, keys)."""
@@ -141,28 +150,43 @@ class FocusedAttention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """As ``nn.MultiheadAttention``; ``need_weights=False`` uses torch's fused attention.
 
-        Masks are boolean, with True where attention is not allowed, or are added to the scores.
+        Masks are boolean, with True where attention is not allowed, or floats, which are added to
+        the scores.
         """
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True is a hint about attn_mask: give attn_mask too.")
+        if query.dim() not in (2, 3) or not query.dim() == key.dim() == value.dim():
+            raise ValueError(
+                f"query, key and value have {query.dim()}, {key.dim()} and {value.dim()} "
+                "dimensions: give 3, or 2 without a batch."
+            )
         batched, first = query.dim() == 3, self.batch_first
         query, key, value = (
             x.unsqueeze(0) if not batched else x if first else x.transpose(0, 1)
             for x in (query, key, value)
         )  # (N, tokens, features)
+        samples, queries, keys = *query.shape[:2], key.shape[1]
+        if key.shape[0] != samples or value.shape[:2] != key.shape[:2]:
+            raise ValueError(
+                f"query, key and value have {samples}, {key.shape[0]} and {value.shape[0]} samples "
+                f"and {queries}, {keys} and {value.shape[1]} tokens: their samples must agree, and "
+                "the tokens of key and value."
+            )
         q, k, v = (
             x.reshape(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
             for x in self._project(query, key, value)
         )  # (N, heads, tokens, features of a head)
-        scores = self.log_phi(q.shape[2], k.shape[2]).to(q.dtype)[None]
+        scores = self.log_phi(queries, keys).to(q.dtype)[None]
         if attn_mask is not None:
-            mask = _additive(attn_mask, scores)
-            if mask.dim() == 3:  # (N * heads, queries, keys)
-                mask = mask.reshape(-1, self.num_heads, *mask.shape[1:])
+            shapes = [(queries, keys), (samples * self.num_heads, queries, keys)]
+            mask = _additive("attn_mask", attn_mask, shapes, scores)
+            if mask.dim() == 3:
+                mask = mask.reshape(samples, self.num_heads, queries, keys)
             scores = scores + mask
         if key_padding_mask is not None:
-            padding = _additive(key_padding_mask, scores)
-            scores = scores + (padding if batched else padding[None])[:, None, None]
+            shape = (samples, keys) if batched else (keys,)
+            padding = _additive("key_padding_mask", key_padding_mask, [shape], scores)
+            scores = scores + padding.reshape(samples, 1, 1, keys)
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
@@ -183,7 +207,7 @@ class FocusedAttention(nn.MultiheadAttention):
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         bias = self.in_proj_bias
         matrices: tuple[Tensor, ...]
-        if not self._packed:
+        if self.in_proj_weight is None:
             matrices = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         elif query is key is value:
             return functional.linear(query, self.in_proj_weight, bias).chunk(3, dim=-1)
@@ -223,11 +247,17 @@ def _spread(bounds: Sequence[float], heads: int) -> Tensor:
     if isinstance(bounds, str) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < math.inf:
         raise ValueError(f"sigma={bounds!r} must be a range (low, high) with 0 < low <= high.")
     low, high = map(math.log, bounds)
-    return torch.linspace(low, high, heads, dtype=torch.float64).exp()
+    return torch.linspace(low, high, heads, dtype=torch.float64, device="cpu").exp()
 
 
-def _additive(mask: Tensor, like: Tensor) -> Tensor:
+def _additive(name: str, mask: Tensor, shapes: Sequence[tuple[int, ...]], like: Tensor) -> Tensor:
     """A mask to add to the scores: minus infinity where a boolean mask is True."""
-    if mask.dtype != torch.bool:
+    if tuple(mask.shape) not in shapes:
+        raise ValueError(
+            f"{name} has shape {tuple(mask.shape)} but must have {' or '.join(map(str, shapes))}."
+        )
+    if mask.is_floating_point():
         return mask.to(like.dtype)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} has dtype {mask.dtype}: use mask.bool(), or floats to add.")
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, -math.inf)

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.ops.functional import check_choice
+from focusing.nn.linear import FociView
+from focusing.nn.ops.functional import check_choice, check_number
 from focusing.nn.positions import Grid, Topology
 from focusing.nn.windows import (
+    EXTENTS,
     WindowReader,
     Windows,
     centred_line,
@@ -26,6 +28,8 @@ CENTRES = ("saliency", "regressed", "static")
 STARTS = ("random", "blob")
 FEATURE_KERNEL = 5
 """Kernel size of the feature filters, in cells of the pooled sample."""
+APERTURES = (0.1, 5.0)
+TEMPERATURES = (0.1, 1000.0)
 MAX_ZOOM = 2.0
 """Largest factor between the extent of a sample's window and the learnt extent."""
 
@@ -75,6 +79,8 @@ class DynamicFocus(WindowReader):
         torch.Size([16, 28, 28, 1])
         >>> focus.windows(torch.rand(16, 60, 60)).centre.shape
         torch.Size([16, 1, 2])
+        >>> focus.foci(torch.rand(16, 60, 60)).mu.shape
+        torch.Size([16, 1, 28, 28, 2])
     """
 
     gaps: Tensor
@@ -99,20 +105,13 @@ class DynamicFocus(WindowReader):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(topology, grid, glimpses)
+        super().__init__(topology, grid, glimpses, extent=extent, jitter=jitter)
         axes = self.topology.axes
         check_kernel(kernel, pool, axes)
-        for name, value in (
-            ("extent", extent),
-            ("aperture", aperture),
-            ("temperature", temperature),
-        ):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name}={value} must be positive.")
-        if not 0 <= jitter < math.inf:
-            raise ValueError(f"jitter={jitter} must be zero or positive.")
+        check_number("aperture", aperture, *APERTURES)
+        check_number("temperature", temperature, *TEMPERATURES)
         check_choice("start", start, STARTS)
-        self.zoom, self.jitter = zoom, jitter
+        self.zoom = zoom
         factory: Any = {"device": device, "dtype": dtype}
         self.finder: nn.Module
         if isinstance(centre, nn.Module):
@@ -144,6 +143,17 @@ class DynamicFocus(WindowReader):
         """The windows of each sample, without jitter."""
         return self._windows(self._channels_last(input))
 
+    def foci(self, input: Tensor) -> FociView:
+        r"""Centre and aperture of every focus, (N, glimpses, \*grid, d), without jitter."""
+        windows = self.windows(input)
+        lines = [centred_line(foci, 0.5, windows.centre) for foci in self.grid]
+        offsets = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1)  # (*grid, d)
+        centre, extent, sigma = (
+            values.reshape(*values.shape[:2], *[1] * len(lines), -1) for values in windows
+        )
+        mu = centre + extent * offsets
+        return FociView(mu, sigma.expand_as(mu))
+
     def _windows(self, x: Tensor) -> Windows:
         centre = upcast(without_autocast(self.finder, x.movedim(-1, 1), self.extent.dtype))
         dims = len(self.topology.axes)
@@ -162,10 +172,7 @@ class DynamicFocus(WindowReader):
         """Map (N, *axes, C) to (N, *grid, glimpses * C)."""
         x = self._channels_last(input)
         windows = self._windows(x)
-        if self.training and self.jitter:
-            # Not in windows(): callers that only inspect windows must not draw random numbers.
-            noise = self.jitter * torch.randn_like(windows.centre)
-            windows = windows._replace(centre=windows.centre + noise)
+        windows = windows._replace(centre=self._jittered(windows.centre))
         glimpses = [
             self._read(x, *(values[:, glimpse] for values in windows))
             for glimpse in range(self.glimpses)
@@ -196,10 +203,10 @@ class DynamicFocus(WindowReader):
     @torch.no_grad()
     def constrain_(self) -> None:
         """Clip extent, aperture and temperature; call it after each optimizer step."""
-        self.extent.clamp_(0.05, 1.5)
-        self.aperture.clamp_(0.1, 5.0)
+        self.extent.clamp_(*EXTENTS)
+        self.aperture.clamp_(*APERTURES)
         if isinstance(self.finder, Saliency):
-            self.finder.temperature.clamp_(0.1, 1000.0)
+            self.finder.temperature.clamp_(*TEMPERATURES)
 
     def extra_repr(self) -> str:
         """Topology, grid and number of glimpses."""
@@ -259,10 +266,14 @@ class Saliency(nn.Module):
                 middle.fill_(1 / math.sqrt(self.features.in_channels))
 
     @property
+    def connections(self) -> int:
+        """Number of weights of the saliency and zoom filters, without the features."""
+        return self.filter.numel() * (1 if self.zoom is None else 2)
+
+    @property
     def multiply_adds(self) -> int:
-        """Multiply-adds per sample for the saliency and zoom maps, without the features."""
-        cells = math.prod(size // self.pool for size in self.axes)
-        return self.filter.numel() * cells * (1 if self.zoom is None else 2)
+        """Multiply-adds per sample for these filters."""
+        return self.connections * math.prod(size // self.pool for size in self.axes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, *axes) to centres (N, glimpses, d), with a log-zoom as the last column."""

@@ -31,6 +31,11 @@ def parse_topology(topology: Topology, in_features: int) -> Grid | Tensor:
     """Parse the argument of a layer, or raise a ValueError."""
     if isinstance(topology, Tensor):
         return _check_positions(topology, in_features)
+    if isinstance(topology, str):
+        raise ValueError(
+            f"topology={topology!r} is a word: give a shape of in_features={in_features} inputs, "
+            "or the previous focused layer itself for its centres."
+        )
     try:
         grid = Grid((in_features,)) if topology is None else _parse_shape(tuple(topology))
     except TypeError:  # not integers

@@ -44,6 +44,8 @@ class SpatialTransformer(WindowReader):
         kernel: size of its filters, in cells; odd.
         pool: number of inputs along an axis that are pooled to one cell before the convolution.
         cells: approximate number of cells along each axis after the second pooling.
+        jitter: standard deviation of noise on the shift in training, as a share of the frame, as
+            for :class:`focusing.nn.DynamicFocus`.
         device: device of the parameters.
         dtype: data type of the parameters.
 
@@ -69,16 +71,15 @@ class SpatialTransformer(WindowReader):
         kernel: int = 5,
         pool: int = 4,
         cells: int = 3,
+        jitter: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(topology, grid)
+        super().__init__(topology, grid, extent=extent, jitter=jitter)
         axes, channels = self.topology
         check_kernel(kernel, pool, axes)
         check_count("filters", filters)
         check_count("cells", cells)
-        if not 0 < extent < math.inf:
-            raise ValueError(f"extent={extent} must be positive.")
         dims = len(axes)
         factory: Any = {"device": device, "dtype": dtype}
         convolution = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
@@ -119,7 +120,8 @@ class SpatialTransformer(WindowReader):
         maps = self._maps(x)
         lines = [centred_line(points, 1.0, maps) for points in self.grid]
         points = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).flatten(0, -2)
-        places = points @ maps[..., :-1].transpose(1, 2) + maps[:, None, :, -1]
+        shift = self._jittered(maps[:, None, :, -1], frame=2.0)
+        places = points @ maps[..., :-1].transpose(1, 2) + shift
         return 0.5 + 0.5 * places
 
     @property

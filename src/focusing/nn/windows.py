@@ -10,8 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.ops.functional import check_count
+from focusing.nn.ops.functional import check_count, check_number
 from focusing.nn.positions import Grid, Topology, parse_topology
+
+EXTENTS = (0.05, 1.5)
+"""Least and largest share of the frame that a window covers; a spatial transformer only starts
+from one of them."""
 
 
 class Windows(NamedTuple):
@@ -35,18 +39,30 @@ class WindowReader(nn.Module):
         topology: shape of a sample, with channels or without.
         grid: number of points to read along each axis; None: half as many as inputs.
         glimpses: number of windows.
+        extent: initial share of the frame that a window covers.
+        jitter: standard deviation of noise on the centre in training, as a share of the frame.
 
     Shape:
         - Input: (N, \*axes, C), or (N, \*axes) if there is one channel.
         - Output: (N, \*grid, glimpses * C).
     """
 
-    def __init__(self, topology: Topology, grid: Sequence[int] | None, glimpses: int = 1) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        grid: Sequence[int] | None,
+        glimpses: int = 1,
+        *,
+        extent: float,
+        jitter: float,
+    ) -> None:
         super().__init__()
         self.topology = _parse_frame(topology)
         self.grid = _parse_grid(grid, self.topology.axes)
         check_count("glimpses", glimpses)
-        self.glimpses = glimpses
+        check_number("extent", extent, *EXTENTS)
+        check_number("jitter", jitter, 0.0, 1.0)
+        self.glimpses, self.jitter = glimpses, jitter
 
     def windows(self, input: Tensor) -> Windows:
         """The windows of each sample."""
@@ -54,6 +70,15 @@ class WindowReader(nn.Module):
 
     def constrain_(self) -> None:
         """Clip the parameters into their ranges; call it after each optimizer step."""
+
+    def _jittered(self, centre: Tensor, frame: float = 1.0) -> Tensor:
+        """Centres with noise in training; ``frame`` is the size of the frame in their units.
+
+        Not for windows(): callers that only inspect windows must not draw random numbers.
+        """
+        if not (self.training and self.jitter):
+            return centre
+        return centre + frame * self.jitter * torch.randn_like(centre)
 
     def _channels_last(self, input: Tensor) -> Tensor:
         axes, channels = self.topology
@@ -113,17 +138,19 @@ def _parse_frame(topology: Topology) -> Grid:
             for size in (entry if isinstance(entry, Sequence) else [entry])
         ]
         frame = parse_topology(topology, prod(sizes))
-    except TypeError:
-        raise ValueError(f"topology={topology} must be a shape, such as (60, 60).") from None
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"topology={topology} must be a shape of one to three positive sizes, and channels if "
+            "any, such as (60, 60) or ((60, 60), 3)."
+        ) from None
     return cast(Grid, frame)
 
 
 def _parse_grid(grid: Sequence[int] | None, axes: Sequence[int]) -> tuple[int, ...]:
     if grid is None:
         return tuple(max(1, size // 2) for size in axes)
-    counts = tuple(grid)
-    if len(counts) != len(axes):
-        raise ValueError(f"grid={counts} must have a number for each axis of {tuple(axes)}.")
-    for count in counts:
+    if not isinstance(grid, Sequence) or len(grid) != len(axes):
+        raise ValueError(f"grid={grid} must have a number for each axis of {tuple(axes)}.")
+    for count in grid:
         check_count("grid", count)
-    return counts
+    return tuple(grid)

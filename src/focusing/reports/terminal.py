@@ -133,15 +133,17 @@ def opening(
     changed = " ".join(map(shlex.quote, overrides)) or "nothing"
     yield f"[dim]changed:[/] {escape(changed)}  [dim](--cfg job shows every option)[/]"
     grid = Grid(box=SIMPLE_HEAD, pad_edge=False)
-    for title in ("layer", "kind", "output", "parameters", "foci"):
-        grid.add_column(title, justify="right" if title == "parameters" else "left")
-    layers = net.summary().layers
-    focused = net.focused_layers()
-    for layer in layers:
+    for title in ("layer", "kind", "output", "parameters", "multiply-adds", "foci"):
+        counts = title in ("parameters", "multiply-adds")
+        grid.add_column(title, justify="right" if counts else "left")
+    cost, focused = net.summary(), net.focused_layers()
+    for layer in cost.layers:
         shape = "x".join(map(str, layer.output))
         foci = _foci(focused[layer.name]) if layer.name in focused else ""
-        grid.add_row(layer.name, layer.kind, shape, f"{layer.parameters:,}", foci)
-    grid.add_row("total", "", "", f"{sum(layer.parameters for layer in layers):,}", "")
+        parameters, work = f"{layer.parameters:,}", f"{layer.multiply_adds:,}"
+        grid.add_row(layer.name, layer.kind, shape, parameters, work, foci)
+    totals = cost.totals()
+    grid.add_row("total", "", "", f"{totals['parameters']:,}", f"{totals['multiply_adds']:,}", "")
     yield grid
 
 

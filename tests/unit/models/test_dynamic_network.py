@@ -84,6 +84,7 @@ def test_the_summary_counts_the_windows() -> None:
     layers = {layer.name: layer for layer in build(DENSE).summary().layers}
     assert layers["focus"].multiply_adds == 8 * 20 * 20 + 8 * 8 * 20
     assert layers["focus.finder.features"].multiply_adds == 8 * 5 * 5 * 10 * 10
+    assert layers["focus.finder"].connections == 8 * 3 * 3
     assert layers["focus.finder"].multiply_adds == 8 * 3 * 3 * 10 * 10
     assert layers["focus"].output == (8, 8, 1)
     layers = {layer.name: layer for layer in build(DENSE, kind="stn").summary().layers}

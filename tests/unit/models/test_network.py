@@ -111,6 +111,11 @@ def test_the_twin_has_the_type_and_the_features_of_the_network() -> None:
         (lambda: FastText(9, 2, 5, embedding=0), "embedding=0 must be at least 1"),
         (lambda: focused_mlp(9, 2, hidden=[3], topology="image"), "topology=image needs images"),
         (lambda: focused_mlp(9, 2, hidden=[3], topology="grid"), "topology=grid is not image"),
+        (lambda: focused_mlp(9, 2, [3], topology="previous"), "use model.later_topology=previous"),
+        (
+            lambda: focused_mlp(9, 2, [3, 3], later_topology="previous", focus_layers="first"),
+            "later_topology=previous needs .* use model.focus_layers=all",
+        ),
     ],
 )
 def test_wrong_arguments(build: object, sentence: str) -> None:

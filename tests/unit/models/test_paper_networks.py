@@ -47,6 +47,23 @@ def test_a_simple_network_flattens_and_its_topology_is_that_of_the_inputs() -> N
     assert not first.sigma.requires_grad
 
 
+def test_later_layers_on_the_grid_of_the_centres() -> None:
+    """It is where the centres start with mu=spread, it stays, and it is not random."""
+    options = {"topology": "image", "later_topology": "grid", "margin": 0.1, "units_per_focus": 2}
+    net = focused_mlp((4, 4), 2, hidden=[8, 8], **options)
+    first, second = net.focused_layers().values()
+    grid = first.neuron_foci().mu.detach().clone()
+    assert torch.equal(second.tau, grid)
+    assert second.mu.shape == (4, 2)
+    with torch.no_grad():
+        first.mu.fill_(0.5)
+    net(torch.randn(3, 4, 4)).sum().backward()
+    assert torch.equal(second.tau, grid)
+    elsewhere = focused_mlp((4, 4), 2, hidden=[8, 8], mu="random", **options)
+    assert torch.equal(elsewhere.hidden2.tau, grid)
+    elsewhere.load_state_dict(net.state_dict())
+
+
 def test_initialisation_of_dense_and_convolutional_layers() -> None:
     torch.manual_seed(0)
     net = dense_mlp(600, 10, hidden=[500])

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
+from focusing import FocusedAttention
 from focusing.models import CNN, MLP, FastText, Transfer, focused_cnn, focused_mlp, summarize
 from tests.unit.models.small import FOCUS, NETWORKS, make
 
@@ -101,6 +102,38 @@ def test_shared_layers_are_counted_once() -> None:
     layer = nn.Linear(5, 5)
     totals = summarize(nn.Sequential(layer, nn.ReLU(), layer), torch.zeros(1, 5)).totals()
     assert totals == {"parameters": 30, "trained": 30, "connections": 25, "multiply_adds": 50}
+
+
+def test_convolutions_of_volumes() -> None:
+    [layer] = summarize(nn.Conv3d(2, 4, 3, padding=1), torch.zeros(1, 2, 5, 6, 7)).layers
+    assert (layer.connections, layer.multiply_adds) == (216, 216 * 5 * 6 * 7)
+
+
+class CrossAttention(nn.Module):
+    """Five tokens attend to seven others."""
+
+    def __init__(self, kind: type[nn.MultiheadAttention], batch_first: bool, sizes: dict) -> None:
+        super().__init__()
+        self.attention = kind(8, 2, batch_first=batch_first, **sizes)
+
+    def forward(self, query: torch.Tensor) -> torch.Tensor:
+        samples = (1, 7) if self.attention.batch_first else (7, 1)
+        key, value = (
+            query.new_zeros(*samples, size) for size in (self.attention.kdim, self.attention.vdim)
+        )
+        return self.attention(query, value=value, key=key)[0]
+
+
+@pytest.mark.parametrize("kind", [nn.MultiheadAttention, FocusedAttention])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 3, "vdim": 4}], ids=str)
+def test_cross_attention(kind, batch_first: bool, sizes: dict[str, int]) -> None:
+    query = torch.zeros(1, 5, 8) if batch_first else torch.zeros(5, 1, 8)
+    layer = summarize(CrossAttention(kind, batch_first, sizes), query).layers[0]
+    inputs = sum(sizes.values()) or 16  # of a key and its value
+    assert layer.connections == 8 * (8 + inputs)
+    # Projections of queries and outputs, of keys and values; scores and weighted sums.
+    assert layer.multiply_adds == 5 * 2 * 8 * 8 + 7 * 8 * inputs + 2 * 5 * 7 * 8
 
 
 @pytest.mark.parametrize("name", NETWORKS)

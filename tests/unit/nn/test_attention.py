@@ -182,3 +182,48 @@ def test_wrong_calls() -> None:
         layer(x, x, x)
     with pytest.raises(ValueError, match="give attn_mask too"):
         layer(x, x, x, is_causal=True)
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ({"attn_mask": ones(5, 5).triu(1).to(torch.uint8)}, "attn_mask has dtype torch.uint8"),
+        ({"key_padding_mask": ones(3, 5).long()}, "key_padding_mask has dtype torch.int64"),
+        ({"attn_mask": ones(2, 5, 5)}, r"must have \(5, 5\) or \(6, 5, 5\)"),  # one per head
+        ({"attn_mask": ones(1, 5)}, r"attn_mask has shape \(1, 5\)"),
+        ({"key_padding_mask": ones(1, 5)}, r"\(1, 5\) but must have \(3, 5\)"),
+        ({"key_padding_mask": ones(5)}, r"\(5,\) but must have \(3, 5\)"),
+        ({"query": ones(1, 5, 8)}, "have 1, 3 and 3 samples"),
+        ({"key": ones(1, 5, 8)}, "have 3, 1 and 3 samples"),
+        ({"value": ones(3, 1, 8)}, "5, 5 and 1 tokens"),
+        ({"value": ones(5, 8)}, "have 3, 3 and 2 dimensions"),
+    ],
+)
+def test_calls_that_torch_refuses(call: dict[str, Any], sentence: str) -> None:
+    """Nothing is broadcast, and integers are not added to the scores."""
+    call = {name: ones(3, 5, 8) for name in ("query", "key", "value")} | call
+    with pytest.raises((AssertionError, RuntimeError)):
+        nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)(**call)
+    with pytest.raises(ValueError, match=sentence):
+        made(8, 2)(**call)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 3}], ids=str)
+def test_reset_parameters(sizes: dict[str, int], device: torch.device) -> None:
+    """Projections as torch draws them, foci as given; it fills a layer from the meta device."""
+    with torch.device("meta"):
+        layer = FocusedAttention(8, 2, mu=0.1, **sizes)
+    plain = nn.MultiheadAttention(8, 2, **sizes)
+    layer.to_empty(device=device).load_state_dict(plain.state_dict(), strict=False)
+    for attention in (plain, layer):
+        torch.manual_seed(1)
+        attention._reset_parameters()
+    for name, value in plain.state_dict().items():
+        assert torch.equal(layer.state_dict()[name], value), name
+    assert torch.equal(layer.mu, torch.full((2, 1), 0.1, device=device))
+    assert layer.sigma.flatten().tolist() == pytest.approx([0.05, 0.5])
+    assert not layer._qkv_same_embed_dim  # no fast path

@@ -200,6 +200,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [  # arguments, name and value, r
     ({"units_per_focus": 3, "mu": torch.rand(3)}, "mu has shape (3,)", "(1, 1)"),
     ({"margin": 0.5}, "margin=0.5", "less than 0.5"),
     ({"margin": NAN}, "margin=nan", "at least 0"),
+    ({"topology": "previous"}, "topology='previous' is a word", "layer itself"),
     ({"topology": FocusedLinear(2, 5)}, "a layer of 5 neurons", "in_features=6"),
     ({"topology": FocusedLinear(2, 6, mu_range=(-1, 1))}, "mu_range=(-1.0, 1.0)", "(0, 1)"),
 ]

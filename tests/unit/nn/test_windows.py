@@ -17,6 +17,7 @@ from torch.nn import functional
 from focusing.nn import DynamicFocus, SpatialTransformer, WindowReader
 from focusing.nn.spatial_transformer import interpolate
 from tests.unit.nn.oracle import array
+from tests.unit.nn.oracle import grid as points
 
 FRAMES = [((13,), 1), ((12,), 3), ((9, 11), 1), ((8, 10), 2), ((5, 6, 7), 1)]
 
@@ -74,6 +75,33 @@ def test_agrees_with_the_oracle(frame, centre, glimpses, foci, features, seed) -
             np.testing.assert_allclose(output[sample, ..., glimpse, :], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+@pytest.mark.parametrize("options", [{}, {"zoom": True, "glimpses": 2}], ids=str)
+def test_outputs_are_read_through_the_foci(frame, options) -> None:
+    """Each output is a mean of the sample under one Gaussian in all axes at once."""
+    axes, channels = frame
+    grid = tuple(range(1, 1 + len(axes)))
+    focus = stirred(DynamicFocus, frame, grid, jitter=0.1, **options)
+    x = torch.rand(3, *axes, channels, dtype=torch.float64)
+    mu, sigma = (array(values) for values in focus.foci(x))
+    assert mu.shape == sigma.shape == (3, focus.glimpses, *grid, len(axes))
+    tau = points(*axes).reshape(*axes, -1)
+    output = array(focus.eval()(x)).reshape(3, *grid, focus.glimpses, channels)
+    for sample, glimpse, *place in np.ndindex(mu.shape[:-1]):
+        at = (sample, glimpse, *place)
+        phi = np.exp((((tau - mu[at]) / sigma[at]) ** 2).sum(-1) / -2)
+        expected = np.tensordot(phi / phi.sum(), array(x[sample]), axes=len(axes))
+        np.testing.assert_allclose(output[(sample, *place, glimpse)], expected, atol=1e-9)
+
+
+def test_gradients_of_the_foci() -> None:
+    focus = stirred(DynamicFocus, (8, 10), (2, 3), zoom=True)
+    x = torch.rand(2, 8, 10, dtype=torch.float64)
+    mu, sigma = focus.foci(x)
+    (mu.square().sum() + sigma.sum()).backward()
+    assert all(parameter.grad.abs().max() > 0 for parameter in focus.parameters())
+
+
 def test_the_saliency_is_a_soft_argmax() -> None:
     """A blob filter finds a bright spot anywhere, to a fraction of a cell."""
     focus = DynamicFocus((60, 60), (28, 28), start="blob", temperature=100.0)
@@ -83,9 +111,11 @@ def test_the_saliency_is_a_soft_argmax() -> None:
     assert (centres - places).abs().max() < 0.03
 
 
-def test_jitter_moves_windows_in_training_only() -> None:
+@pytest.mark.parametrize("kind", [DynamicFocus, SpatialTransformer])
+def test_jitter_moves_windows_in_training_only(kind: Any) -> None:
     """The input is a ramp, so that an output is the position of its focus."""
-    focus = DynamicFocus((101,), (1,), jitter=0.02, centre="static", aperture=0.1)
+    options = {"centre": "static", "aperture": 0.1} if kind is DynamicFocus else {}
+    focus = kind((101,), (1,), jitter=0.02, **options)
     x = torch.linspace(0, 1, 101).expand(500, -1)
     plain = focus.eval()(x)
     noise = (focus.train()(x) - plain).detach()
@@ -228,21 +258,28 @@ def test_onnx(tmp_path: Path) -> None:
     [
         ("both", {"topology": None}, "topology must be a shape"),
         ("both", {"topology": torch.rand(9, 2)}, "topology must be a shape"),
-        ("both", {"topology": (0, 3)}, "topology"),
+        ("both", {"topology": (0, 5)}, r"topology=\(0, 5\) must be a shape of one to three pos"),
         ("both", {"topology": 3}, "must be a shape"),
+        ("both", {"topology": "ab"}, "must be a shape"),
+        ("both", {"grid": 28}, r"grid=28 must have a number for each axis of \(12, 12\)"),
         ("both", {"grid": (3,)}, "must have a number for each axis"),
         ("both", {"grid": (3, 0)}, "grid=0 must be a positive integer"),
         ("both", {"kernel": 4}, "must be odd"),
         ("both", {"pool": 30}, "larger than the frame"),
-        ("both", {"extent": 0.0}, "extent=0.0 must be positive"),
+        ("both", {"extent": 0.0}, "extent=0.0 must be a number from 0.05 to 1.5"),
+        ("both", {"extent": 2.0}, "extent=2.0 must be a number from 0.05 to 1.5"),
+        ("both", {"extent": True}, "extent=True must be a number"),
+        ("both", {"extent": "a"}, "extent='a' must be a number"),
+        ("both", {"extent": (0.5, 0.4)}, r"extent=\(0.5, 0.4\) must be a number"),
+        ("both", {"jitter": -0.1}, "jitter=-0.1 must be a number from 0 to 1"),
         ("focus", {"centre": "nowhere"}, "neither a module nor one of saliency, regressed, static"),
         ("focus", {"centre": "static", "zoom": True}, "needs a centre that sees the sample"),
         ("focus", {"start": "middle"}, "not one of random, blob"),
         ("focus", {"glimpses": 0}, "glimpses=0 must be a positive integer"),
-        ("focus", {"aperture": float("nan")}, "aperture=nan must be positive"),
-        ("focus", {"temperature": -1.0}, "temperature=-1.0 must be positive"),
+        ("focus", {"aperture": float("nan")}, "aperture=nan must be a number from 0.1 to 5"),
+        ("focus", {"aperture": 6}, "aperture=6 must be a number from 0.1 to 5"),
+        ("focus", {"temperature": 2e3}, "temperature=2000.0 must be a number from 0.1 to 1000"),
         ("focus", {"features": -1}, "features=-1 must be zero or a positive integer"),
-        ("focus", {"jitter": -0.1}, "jitter=-0.1 must be zero or positive"),
         ("stn", {"filters": 0}, "filters=0 must be a positive integer"),
         ("stn", {"cells": 0}, "cells=0 must be a positive integer"),
     ],

@@ -93,8 +93,8 @@ def test_a_run_begins_with_its_layers_and_ends_with_what_is_next(tmp_path: Path)
         console.print(part)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "changed: data=mnist 'model.mu=[a b]'" in text
-    assert re.search(r"hidden1 +FocusedLinear +5 +105 +5 in 2-d, mu 0.2 to 0.8, sigma 0.1 ", text)
-    assert re.search(r"total +\d+ ", text)
+    assert re.search(r"hidden1 +FocusedLinear +5 +105 +44 +5 in 2-d, mu 0.2 to 0.8, sig", text)
+    assert re.search(r"total +133 +59 ", text)
     assert "84.95 %" in text
     assert "figures  " in text
     assert "next     run model=dense a=1\n         focusing report out\n" in text

@@ -6,6 +6,7 @@ All other engines are tested against it. Users import it as ``focusing.functiona
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 from torch import Tensor
 from torch.nn import functional
@@ -99,6 +100,12 @@ def check_count(name: str, value: int) -> None:
     """Raise a ValueError unless the value is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name}={value!r} must be a positive integer.")
+
+
+def check_number(name: str, value: float, low: float, high: float) -> None:
+    """Raise a ValueError unless the value is a number from low to high."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
+        raise ValueError(f"{name}={value!r} must be a number from {low:g} to {high:g}.")
 
 
 def check_choice(name: str, value: object, choices: object) -> None:

@@ -70,6 +70,7 @@ def prepare_hydra() -> None:
     OmegaConf.register_new_resolver("focusing.data_dir", data_dir, replace=True)
     OmegaConf.register_new_resolver("focusing.spread", linspace, replace=True)
     OmegaConf.register_new_resolver("focusing.family", model_family, replace=True)
+    OmegaConf.register_new_resolver("focusing.windows", model_windows, replace=True)
 
 
 @contextmanager
@@ -143,6 +144,12 @@ def model_family(model: str) -> str:
     """The family of a model, whose members share recipes: ``cnn`` of ``cnn_focus``."""
     prefix = model.partition("_")[0]
     return prefix if prefix in ("cnn", "vgg", "fasttext", "transformer") else "simple"
+
+
+def model_windows(model: str, _root_: DictConfig) -> str:
+    """The windows before a model: the choice of ``dynamic=``, or its own, as ``stn`` of stn_2d."""
+    own = {"dynamic": "saliency", "stn": "stn"}.get(model.partition("_")[0], "none")
+    return str(_root_.get("dynamic", own))  # Hydra resolves this among the choices of groups
 
 
 def linspace(low: float, high: float, count: int) -> list[float]:

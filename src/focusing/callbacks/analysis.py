@@ -86,3 +86,10 @@ def focused_layers(module: pl.LightningModule) -> dict[str, FocusedLinear]:
     """Focused layers of the network by name, in order."""
     modules = getattr(module, "net", module).named_modules()
     return {name: layer for name, layer in modules if isinstance(layer, FocusedLinear)}
+
+
+def sees_inputs(module: pl.LightningModule) -> bool:
+    """Whether the first focused layer sees the inputs, not features or windows of them."""
+    modules = getattr(module, "net", module).modules()
+    first = next((one for one in modules if any(True for _ in one.parameters(recurse=False))), None)
+    return isinstance(first, FocusedLinear)

@@ -30,7 +30,7 @@ from annotated_types import Ge
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from torch import Tensor
 
-from focusing.callbacks.analysis import focused_layers
+from focusing.callbacks.analysis import focused_layers, sees_inputs
 from focusing.nn import FocusedAttention, FocusedLinear
 from focusing.results.arrays import evenly_spaced, write_arrays
 from focusing.results.store import atomic_write
@@ -69,10 +69,11 @@ class FocusTrajectory(pl.Callback):
         self.trajectory = Trajectory()
         self._layers: dict[str, FocusedLinear] = {}
         self._heads: dict[str, FocusedAttention] = {}
+        self._sees_inputs = False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find the focused layers and attention heads."""
-        self._layers = focused_layers(pl_module)
+        self._layers, self._sees_inputs = focused_layers(pl_module), sees_inputs(pl_module)
         modules = getattr(pl_module, "net", pl_module).named_modules()
         self._heads = {name: head for name, head in modules if isinstance(head, FocusedAttention)}
 
@@ -125,7 +126,8 @@ class FocusTrajectory(pl.Callback):
             name: {"mu": layer.mu.tolist(), "sigma": layer.sigma.tolist()}
             for name, layer in self._heads.items()
         }
-        movement = {"focus": self.trajectory.movement(record["data"], self._layers)}
+        data = record["data"] if self._sees_inputs else {}
+        movement = {"focus": self.trajectory.movement(data, self._layers)}
         return movement | ({"measured": {"heads": heads}} if heads else {})
 
     def state_dict(self) -> dict[str, Any]:
@@ -228,7 +230,8 @@ class Trajectory:
         """Movement of the foci of each layer, for the record.
 
         Args:
-            data: the field ``data`` of the record.
+            data: the field ``data`` of the record; empty if the first layer sees features or
+                windows of the inputs, to which its ranges do not apply.
             layers: the layers, for the positions of their inputs.
 
         Returns:

@@ -13,11 +13,12 @@ import torch
 from annotated_types import Ge
 from torch import nn
 
-from focusing.callbacks.analysis import Analysis, focused_layers
+from focusing.callbacks.analysis import Analysis
 from focusing.callbacks.pruning_curve import folded
 from focusing.callbacks.throughput import clock
 from focusing.config import Optim
 from focusing.data import Split
+from focusing.models import DynamicNetwork
 from focusing.nn import FocusConstraint, FocusedLinear, defocusify
 from focusing.training.metrics import loss_of
 from focusing.training.module import FocusingModule
@@ -31,11 +32,13 @@ class Timing(Analysis):
 
     Times of two processes are comparable only on an idle machine. So both networks are timed in
     one process: after training, copies of the network and of its dense twin (the same layers
-    without foci) alternate in training steps and tests. The record gets ``timing``:
+    without foci; behind windows, the dense network on the whole frame) alternate in training steps
+    and tests. The record gets ``timing``:
 
     - ``epoch_seconds``: median time of the training batches of an epoch, over all ``epochs`` that
       were not interrupted.
-    - ``test_seconds``: per 1000 samples, of the network ``as_is`` and ``folded``.
+    - ``test_seconds``: per 1000 samples, of the network ``as_is`` and ``folded``, and of the
+      ``dense`` twin of a network with windows, which cannot be folded.
     - ``step_seconds``: of a training step of the network ``as_is`` and of its ``dense`` twin.
     - ``ratio``: time of the network over that of its dense twin, in ``train`` and ``test``, as a
       median over the rounds, with its ``quartiles``; null for a dense network.
@@ -66,14 +69,14 @@ class Timing(Analysis):
 
     def analyse(self, module: FocusingModule, folder: Path) -> dict[str, Any]:
         """Time training steps and tests of the network and its twin."""
-        focused = bool(focused_layers(module))
         training = take_turns(_training_steps(module), module.device, self.rounds)
         testing = take_turns(_test_passes(module), module.device, self.rounds)
+        focused, dense = "dense" in training, testing.get("dense", testing["folded"])
         test = module.batches["test"]
         samples = min(test.size, len(test.split.targets))
         ratios = {
             "train": _quartiles(training["as_is"], training["dense"]) if focused else None,
-            "test": _quartiles(testing["as_is"], testing["folded"]) if focused else None,
+            "test": _quartiles(testing["as_is"], dense) if focused else None,
         }
         return {
             "device": str(module.device),
@@ -120,9 +123,16 @@ def take_turns(
 def training_twins(net: nn.Module) -> dict[str, nn.Module]:
     """Copies in train mode: ``as_is`` and, if there are foci, ``dense`` without them."""
     twins = {"as_is": copy.deepcopy(net).float().train()}
-    if any(isinstance(layer, FocusedLinear) for layer in net.modules()):
+    if isinstance(net, DynamicNetwork):
+        twins["dense"] = _whole_frame(net).train()
+    elif any(isinstance(layer, FocusedLinear) for layer in net.modules()):
         twins["dense"] = defocusify(copy.deepcopy(twins["as_is"]))
     return twins
+
+
+def _whole_frame(net: DynamicNetwork) -> nn.Module:
+    """A dense network of the same widths that sees the whole frame."""
+    return net._dense(net.widths).to(next(net.parameters()).device)
 
 
 def _training_steps(module: FocusingModule) -> dict[str, Action]:
@@ -144,9 +154,11 @@ def training_step(net: nn.Module, optim: Optim, batch: Split) -> Action:
 
 
 def _test_passes(module: FocusingModule) -> dict[str, Action]:
-    """Forward passes of a test batch through the network ``as_is`` and ``folded``."""
+    """Forward passes of a test batch through the network ``as_is``, ``folded`` and ``dense``."""
     inputs = _first_batch(module, "test").inputs
     nets = {"as_is": copy.deepcopy(module.net).float().eval(), "folded": folded(module.net)}
+    if isinstance(module.net, DynamicNetwork):
+        nets["dense"] = _whole_frame(module.net).eval()
     return {name: torch.no_grad()(lambda net=net: net(inputs)) for name, net in nets.items()}
 
 

@@ -18,6 +18,7 @@ from focusing.callbacks.analysis import Resumable
 from focusing.callbacks.focus_trajectory import log_picture, picture_loggers
 from focusing.models import DynamicNetwork
 from focusing.nn import WindowReader
+from focusing.nn.dynamic import Saliency, Static
 from focusing.results.arrays import write_arrays
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ FILE = "windows.npz"
 MIN_SPREAD = 0.01
 """Standard deviation of the centres, as a share of the frame, below which a warning is due."""
 PATIENCE = 5
-"""Epochs before a warning, as all windows start at the same position."""
+"""Epochs that a problem lasts before a warning: windows may start at the same position."""
 
 
 class WindowTrajectory(Resumable):
@@ -34,8 +35,8 @@ class WindowTrajectory(Resumable):
 
     The file holds the samples (``images``, in [0, 255]), the ``epoch`` of each of the E records,
     and ``centre`` and ``extent`` of the windows, (E, samples, glimpses, d). A network without
-    dynamic foci has no file. The callback warns if the windows are the same for all samples, or if
-    the loss stays at chance level.
+    dynamic foci has no file. The callback warns, during training and at its end, if the windows
+    have been the same for all samples for some epochs, or the loss at chance level.
 
     Args:
         samples: number of test samples, evenly spaced.
@@ -52,6 +53,7 @@ class WindowTrajectory(Resumable):
         self._inputs = torch.empty(0)
         self.epochs: list[float] = []
         self.windows: list[Tensor] = []
+        self._warned: dict[str, float] = {}  # problem -> epoch of its last warning
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find the first dynamic foci and choose the samples."""
@@ -82,17 +84,19 @@ class WindowTrajectory(Resumable):
             self._record(count / total)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Record the windows after the epoch, before its checkpoint is written."""
+        """Record the windows after the epoch, before its checkpoint is written, and warn once."""
         self._record(trainer.current_epoch + 1)
+        if self.windows and trainer.is_global_zero:
+            self._warn(pl_module)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the file, log its figure, and warn of windows that do not work."""
+        """Write the file, log its figure, and warn again of windows that do not work."""
         if not self.windows or not trainer.is_global_zero:
             return
         arrays = self._arrays()
         write_arrays(Path(trainer.default_root_dir) / FILE, arrays)
         self._log_figure(trainer, arrays)
-        self._warn(pl_module)
+        self._warn(pl_module, again=True)
 
     def _log_figure(self, trainer: pl.Trainer, arrays: dict[str, Any]) -> None:
         if not picture_loggers(trainer):
@@ -115,17 +119,40 @@ class WindowTrajectory(Resumable):
             "extent": extent.numpy(),
         }
 
-    def _warn(self, pl_module: Any) -> None:
+    def _warn(self, pl_module: Any, *, again: bool = False) -> None:
+        """Warn of each problem once; ``again``: unless that was in this epoch."""
+        epoch = self.epochs[-1]
+        for problem, sentence in self._problems(pl_module).items():
+            if problem not in self._warned or (again and self._warned[problem] != epoch):
+                log.warning(sentence)
+                self._warned[problem] = epoch
+
+    def _problems(self, pl_module: Any) -> dict[str, str]:
+        """Problems that have lasted for some epochs, with a sentence on each."""
         if self.epochs[-1] < PATIENCE:
-            return
-        if self._spread() < MIN_SPREAD:
-            log.warning(
-                "The windows of all samples coincide: dynamic foci do not follow the input. Try a "
-                "smaller optim.lr_dynamic, or model.dynamic.start=blob."
+            return {}
+        problems = {}
+        finder = getattr(getattr(self._focus, "focus", self._focus), "finder", None)
+        recent = torch.stack(self.windows[-PATIENCE:])[:, 0].float()
+        still = recent.std(dim=1).amax(dim=0) < MIN_SPREAD  # (glimpses, d)
+        axes = getattr(self._focus, "axes", range(still.shape[1]))  # along which windows move
+        some = [
+            f"window {one + 1} along axis {axis}"
+            for one in range(len(still))
+            for axis in axes
+            if still[one, axis]
+        ]
+        if some and not isinstance(finder, Static):
+            where = "" if len(some) == len(still) * len(axes) else f" ({', '.join(some)})"
+            blob = ", or model.dynamic.start=blob" if isinstance(finder, Saliency) else ""
+            problems["windows"] = (
+                f"The windows of all samples coincide{where}: dynamic foci do not follow the "
+                f"input. Try a smaller optim.lr_dynamic{blob}."
             )
         losses, classes = pl_module.series.get("train/loss") or [], pl_module.net.outputs
-        if classes > 1 and losses and min(losses) > 0.98 * math.log(classes):
-            log.warning("The loss stays at chance: try a smaller optim.lr_dynamic and optim.lr.")
+        if classes > 1 and losses and min(losses[-PATIENCE:]) > 0.98 * math.log(classes):
+            problems["loss"] = "The loss is at chance: try a smaller optim.lr_dynamic and optim.lr."
+        return problems
 
     def _spread(self) -> float:
         """Standard deviation of the centres over samples, along the axis where it is largest."""

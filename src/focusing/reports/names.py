@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DATA = {
     "mnist": "MNIST",
     "clt": "CLT",
@@ -75,7 +77,12 @@ OPTION_WORDS: dict[str, str | dict[str, str]] = {
     "lr_dynamic": "rate of windows {}",
     "train_mu": {"false": "fixed foci", "true": "trained foci"},
     "train_centre": {"false": "saliency untrained", "true": "saliency trained"},
-    "centre": {"static": "windows stay", "saliency": "windows move"},
+    "centre": {
+        "static": "windows stay",
+        "saliency": "windows move",
+        "regressed": "windows move, regressed",
+    },
+    "kind": {"stn": "spatial transformer"},
     "extent": "windows from {} of the frame",
     "filters": "{} filters",
     "anneal_from": "σ first {} times as wide",
@@ -152,3 +159,9 @@ def dense_twin(model: str) -> str:
     """Name of the dense network that a model is compared with: ``cnn_dense`` for ``cnn_focus``."""
     family = model.partition("_")[0]
     return f"{family}_dense" if family in ("cnn", "vgg", "fasttext", "transformer") else "dense"
+
+
+def without_network(overrides: Iterable[str]) -> list[str]:
+    """The overrides that choose neither a network nor its windows, for a command with its twin."""
+    chosen = ("model=", "dynamic=", "model.dynamic")
+    return [override for override in overrides if not override.lstrip("+").startswith(chosen)]

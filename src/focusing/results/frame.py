@@ -39,7 +39,8 @@ TRIAL_OPTIONS = (
 """Options that are drawn at random for every trial."""
 COMMON_HOLDOUT = 0.1
 """Default fraction of the validation split, which tables do not mention."""
-FIRST_OPTIONS = ("data.name", "model.name")
+FIRST_OPTIONS = ("data.name", "model.name", "model.dynamic.kind", "model.dynamic.centre")
+"""Options that name a setting best: of windows, what moves them, not the first of all options."""
 GROUP_ORDER = ("data.", "model.", "optim.", "trainer.")
 DATA_SEED, VARIED = "data.seed", "varied"
 """The seed of generated data, and its value in settings where every run has its own data."""

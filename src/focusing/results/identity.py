@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -51,6 +51,9 @@ ALWAYS_HASHED = {
 }
 """Options by group or target that had no default once, so the hash covers any value of them. New
 options do not belong here."""
+LATER_WINDOW_OPTIONS = {"stn": {"jitter": 0.0}}
+"""Options that ``model.dynamic`` got after runs were published, and their defaults, by its kind.
+Windows have no schema, so the hash covers all their other options."""
 
 Options = Mapping[str, Any]
 
@@ -62,6 +65,7 @@ def config_hash(config: Options) -> str:
     for group, dropped in (("trainer", UNHASHED_TRAINER_OPTIONS), ("callbacks", PASSIVE_CALLBACKS)):
         options = kept.get(group) or {}
         kept[group] = {name: value for name, value in options.items() if name not in dropped}
+    kept = _with_windows(kept, _without_later_options)
     for group, options in kept.items():
         if isinstance(options, Mapping):
             kept[group] = _differing(options, _schema(group, options.get("_target_")))
@@ -91,6 +95,7 @@ def upgrade_config(config: Options, samples: int | None = None) -> dict[str, Any
         drops_now = drops_last_batch("auto", samples, size, batch_norm=batch_norm)
         differs = drops_now and samples % size not in (0, 1)
         upgraded["optim"] = {**optim, "drop_last": False if differs else "auto"}
+    upgraded = _with_windows(upgraded, lambda windows, later: {**later, **windows})
     for group, options in upgraded.items():
         schema = _schema(group, options.get("_target_") if isinstance(options, Mapping) else None)
         if schema is not None:
@@ -129,6 +134,24 @@ def _renamed(config: Options, names: Mapping[str, Mapping[str, str]]) -> dict[st
         elif isinstance(value, Mapping) and isinstance(name := value.get("name"), str):
             renamed[group] = {**value, "name": replacements.get(name, name)}
     return renamed
+
+
+def _with_windows(
+    config: Options, change: Callable[[Options, Options], dict[str, Any]]
+) -> dict[str, Any]:
+    """Change ``model.dynamic``, given the options that its kind got later."""
+    model = config.get("model")
+    windows = model.get("dynamic") if isinstance(model, Mapping) else None
+    if not isinstance(windows, Mapping) or windows.get("kind") not in LATER_WINDOW_OPTIONS:
+        return dict(config)
+    changed = change(windows, LATER_WINDOW_OPTIONS[windows["kind"]])
+    return {**config, "model": {**model, "dynamic": changed}}
+
+
+def _without_later_options(windows: Options, later: Options) -> dict[str, Any]:
+    return {
+        name: value for name, value in windows.items() if name not in later or value != later[name]
+    }
 
 
 def _differing(options: Options, schema: type | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import logging
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from focusing import FocusedLinear
 from focusing.callbacks import ClipFoci, FocusTrajectory
 from focusing.callbacks.focus_trajectory import MAX_STORED_NEURONS, Trajectory
-from focusing.models import MLP, focused_transformer
+from focusing.models import MLP, build_network, focused_transformer
 from focusing.training.module import FocusingModule
 from focusing.training.resume import Interrupted
+from tests.unit.models.test_dynamic_network import FOCUSED
 from tests.unit.training.fitting import Raise, Signal, net, optim, trained
 
 
@@ -117,6 +119,27 @@ class TestMovement:
             "in_image_first": 1, "in_image_last": 0.5, "in_audio_first": 0, "in_audio_last": 0.5
         }  # fmt: skip
         assert "in_image_last" not in movement["b"]
+
+    @pytest.mark.parametrize(
+        ("options", "known"),
+        [
+            (FOCUSED, True),
+            ({"_target_": "focusing.models.focused_cnn", "filters": [4]}, False),  # as many inputs
+            ({**FOCUSED, "dynamic": {"grid": [8, 8]}}, False),  # fewer
+        ],
+        ids=["inputs", "features", "windows"],
+    )
+    def test_shares_need_a_layer_that_sees_the_inputs(
+        self, options: dict[str, Any], known: bool
+    ) -> None:
+        module: Any = SimpleNamespace(net=build_network(options, inputs=(56, 28, 1), outputs=10))
+        callback = FocusTrajectory()
+        callback.on_fit_start(None, module)  # type: ignore[arg-type]
+        callback.trajectory.record(0, callback._layers)
+        domains = {"image": (0, 784), "audio": (784, 1568)}
+        recorded = callback.measurements({"data": {"domains": domains, "informative": None}})
+        shares = [name for layer in recorded["focus"].values() for name in layer if "in_" in name]
+        assert bool(shares) == known
 
     def test_layers_with_nan_are_left_out(self) -> None:
         assert "a" not in self.of(FocusedLinear(10, 2), [torch.nan, 0.5])  # a record must be JSON

@@ -11,9 +11,10 @@ import torch
 
 from focusing.callbacks import Timing
 from focusing.callbacks.timing import take_turns, training_twins
-from focusing.models import MLP
+from focusing.models import MLP, build_network
 from focusing.nn import FocusedLinear
 from focusing.training.resume import Interrupted
+from tests.unit.models.test_dynamic_network import DENSE, FOCUSED
 from tests.unit.training.fitting import Signal, measured, net, same_weights, trained
 
 
@@ -35,7 +36,7 @@ class Clock(pl.Callback):
 
 def test_times_of_a_focused_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback, clock = Timing(rounds=2), Clock()
-    monkeypatch.setattr("focusing.callbacks.throughput.time.perf_counter", clock)
+    monkeypatch.setattr("focusing.clock.time.perf_counter", clock)
     module = trained(tmp_path / "a", callbacks=[callback, clock], epochs=2)
     result = measured(callback, "timing")
     assert result["epochs"] == 2
@@ -55,6 +56,22 @@ def test_a_dense_network_has_no_ratio(tmp_path: Path) -> None:
     result = measured(callback, "timing")
     assert result["ratio"] == result["quartiles"] == {"train": None, "test": None}
     assert result["step_seconds"].keys() == {"as_is"}
+
+
+@pytest.mark.parametrize("inner", [{**FOCUSED, "topology": None}, DENSE], ids=["foci", "dense"])
+def test_windows_are_compared_with_a_dense_network_on_the_whole_frame(
+    inner: dict[str, Any], tmp_path: Path
+) -> None:
+    network = build_network(
+        {**inner, "dynamic": {"axes": [0], "grid": [8], "pool": 2}}, inputs=(40, 1), outputs=2
+    )
+    twin: Any = training_twins(network)["dense"]
+    assert (type(twin.hidden1), twin.hidden1.in_features) == (torch.nn.Linear, 40)
+    callback = Timing(rounds=1)
+    trained(tmp_path, network=network, callbacks=[callback], epochs=1)
+    result = measured(callback, "timing")
+    assert result["test_seconds"].keys() == {"as_is", "folded", "dense"}
+    assert all(ratio > 0 for ratio in result["ratio"].values())
 
 
 def test_actions_alternate_after_a_warm_up(

@@ -120,22 +120,73 @@ def recorded(centres: torch.Tensor) -> WindowTrajectory:
     return callback
 
 
+FALLING = [1.4, 0.9, 0.6, 0.4, 0.3, 0.2]
+COINCIDE = "windows of all samples coincide"
+
+
 @pytest.mark.parametrize(
     ("spread", "losses", "warning"),
     [
-        (0.0, [1.4, 0.3], "windows of all samples coincide"),
-        (1.0, [1.5, 1.38], "loss stays at chance"),
-        (1.0, [1.4, 0.3], ""),
+        ([[0, 0], [0, 0]], FALLING, f"{COINCIDE}: dynamic"),
+        ([[1, 1], [0, 0]], FALLING, f"{COINCIDE} (window 2 along axis 0, window 2 along axis 1)"),
+        ([[1, 1], [1, 0]], FALLING, f"{COINCIDE} (window 2 along axis 1)"),
+        ([[1, 1], [1, 1]], [1.5, 1.38], "loss is at chance"),
+        ([[1, 1], [1, 1]], [*FALLING, *[1.39] * 5], "loss is at chance"),  # it learnt, then fell
+        ([[1, 1], [1, 1]], [*[1.39] * 5, *FALLING], ""),
     ],
 )
 def test_warnings(
-    spread: float, losses: list[float], warning: str, caplog: pytest.LogCaptureFixture
+    spread: list[list[float]], losses: list[float], warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    callback = recorded(spread * torch.rand(24, 1, 2))
+    callback = recorded(torch.tensor(spread) * torch.rand(24, 2, 2))
     with caplog.at_level(logging.WARNING):
         callback._warn(Module(losses))
     assert warning in caplog.text
     assert bool(caplog.text) == bool(warning)
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "advice"),
+    [
+        ({}, "lr_dynamic, or model.dynamic.start=blob"),
+        ({"kind": "stn"}, "lr_dynamic."),
+        ({"centre": "static"}, ""),  # its windows are meant to coincide
+    ],
+    ids=["saliency", "stn", "static"],
+)
+def test_advice_depends_on_the_windows(
+    dynamic: dict[str, Any], advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = recorded(torch.full((24, 1, 2), 0.5))
+    callback._focus = build(DENSE, **dynamic)
+    callback._warn(Module(FALLING))
+    assert advice in caplog.text
+    assert bool(caplog.text) == bool(advice)
+
+
+def test_windows_need_not_move_along_all_axes(caplog: pytest.LogCaptureFixture) -> None:
+    callback = recorded(torch.tensor([0.0, 1.0]) * torch.rand(24, 1, 2))
+    callback._focus = build(DENSE, axes=[1], grid=[8])
+    callback._warn(Module(FALLING))
+    assert not caplog.text
+
+
+def test_a_warning_comes_once_during_training_and_again_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback, module = WindowTrajectory(), Module([])
+    callback._focus, callback._inputs = module.net, torch.zeros(3, 20, 20, 1)  # nothing to see
+    counts = []
+    for epoch in range(7):
+        trainer: Any = SimpleNamespace(
+            current_epoch=epoch, is_global_zero=True, default_root_dir=tmp_path, loggers=[]
+        )
+        callback.on_train_epoch_end(trainer, module)  # type: ignore[arg-type]
+        counts.append(caplog.text.count(COINCIDE))
+    assert counts == [0, 0, 0, 0, 1, 1, 1]
+    for _ in range(2):
+        callback.on_fit_end(trainer, module)  # type: ignore[arg-type]
+        assert caplog.text.count(COINCIDE) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from focusing.compose import check_config, compose_config, config_dir, override_data, user_message
 from focusing.config import Optim, data_dir
 from focusing.errors import UserError
+from focusing.models import DynamicNetwork
 from focusing.results.identity import config_hash
 from focusing.training.loggers import check_loggers
 from focusing.training.optimizer import build_optimizer
@@ -83,6 +84,36 @@ def test_experiments_and_recipes_apply_to_their_own_model_and_optimizer(
 ) -> None:
     composed = compose_config(*overrides.split())
     assert {name: attrgetter(name)(composed) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("overrides", "windows"),
+    [
+        ("model=dense", None),
+        ("model=dynamic_2d", "saliency"),
+        ("model=stn_2d", "stn"),
+        ("model=dense dynamic=saliency", "saliency"),
+        ("model=dynamic_2d dynamic=stn", "stn"),
+        ("model=stn_2d dynamic=static", "static"),
+        ("model=dynamic_2d dynamic=none", None),
+    ],
+)
+def test_chosen_windows_replace_those_of_the_model(overrides: str, windows: str | None) -> None:
+    cfg = config("data=mnist", "data.fake=true", "data.limit_train=8", *overrides.split())
+    dynamic = cfg["model"]["dynamic"]
+    assert (dynamic and (dynamic.get("kind") or dynamic["centre"])) == windows
+    assert isinstance(build_net(cfg, load_data(cfg)), DynamicNetwork) == bool(windows)
+
+
+def test_recipes_of_windows_are_for_any_network() -> None:
+    for model in ("dynamic_dense", "dense dynamic=saliency", "cnn_focus dynamic=stn"):
+        windows = config("data=fsdd", *f"model={model}".split())["model"]["dynamic"]
+        assert (windows["axes"], windows["grid"]) == ([1], [20])
+    small = ("data.fake=true", "data.limit_train=8")
+    for data in ("clt", "shifted", "fsdd", "cifar10"):
+        cfg = config(f"data={data}", "model=transformer_focus", "dynamic=saliency", *small)
+        build_net(cfg, load_data(cfg))  # the patch divides the window
+    assert config("data=clt", "model=transformer_focus")["model"]["patch"] == 6
 
 
 def test_config_files_are_few_and_commented() -> None:

@@ -37,6 +37,7 @@ class TestTables:
             "data": data,
             "network": kinds,
             "model": [f"{d}_{m}" for d in data for m in model],
+            "windows": [f"{kind}_{windows}" for kind in kinds for windows in files("dynamic")],
             "rates": [f"{kind}_{optim}" for kind in kinds for optim in files("optim")],
             "author": [f"author_{kind}" for kind in kinds],
             "author_model": [f"{v}_{d}_{m}" for v in VARIANTS for d in data for m in model],

@@ -24,6 +24,12 @@ def test_foci_by_domain(tmp_path: Path) -> None:
     )  # fmt: skip
     mu = np.array([[0.1, 0.4, 0.6, 0.9], [0.1, 0.6, 0.7, 1.0]])[..., None]
     add_foci(run_dir, mu, np.linspace(0, 1, 8)[:, None])
+    features = {"hidden": {"moved": 0.1}}  # not of the inputs
+    run_dir = add_run(
+        tmp_path, "e", "multi_domain", "cnn_focus", 0, [0.5], val=[0.5], sizes=DOMAINS,
+        focus=features,
+    )  # fmt: skip
+    add_foci(run_dir, mu, np.linspace(0, 1, 8)[:, None])
     collection = collect([tmp_path])
     [chart] = charts_of(domain_charts, collection)
     shares = [(row["domain"], row["foci_first"], row["foci_last"]) for row in chart.rows]
@@ -32,7 +38,8 @@ def test_foci_by_domain(tmp_path: Path) -> None:
     assert isinstance(figure, Figure)
     words = {text.get_text() for text in figure.axes[0].texts}
     assert words == {"noise: 50 → 25 %", "audio: 50 → 75 %"}
-    assert measurements(collection.runs[0])["foci in image at last (%)"] == 25
+    [pixels] = [run for run in collection.runs if run.model == "focus_s"]
+    assert measurements(pixels)["foci in image at last (%)"] == 25
 
 
 def test_windows_as_figure_and_film(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from focusing.reports.names import option_words
 from focusing.results.collect import collect
 from focusing.results.frame import (
     data_versions,
@@ -78,6 +79,19 @@ def test_varying_options_are_minimal() -> None:
     assert varying_options([{"a": 1}, {"a": 1}]) == varying_options([]) == []
     lists = [{"model.hidden": [8]}, {"model.hidden": [8, 8]}, {}]
     assert varying_options(lists) == ["model.hidden"]
+
+
+def test_windows_are_named_by_what_moves_them() -> None:
+    saliency = {"model.dynamic.aperture": 0.5, "model.dynamic.centre": "saliency"}
+    transformer = {"model.dynamic.cells": 3, "model.dynamic.kind": "stn"}
+    assert varying_options([{}, saliency]) == ["model.dynamic.centre"]
+    names = varying_options([{}, saliency, transformer])
+    assert names == ["model.dynamic.kind", "model.dynamic.centre"]
+    words = [
+        option_words(f"{name}={row[name]}")
+        for name, row in zip(names, (transformer, saliency), strict=True)
+    ]
+    assert words == ["spatial transformer", "windows move"]
 
 
 class TestDataVersions:

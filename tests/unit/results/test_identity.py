@@ -64,6 +64,16 @@ class TestIdentity:
     def test_hash_covers_options_with_effect(self, change: Any) -> None:
         assert config_hash({**CONFIG, **change}) != config_hash(CONFIG)
 
+    def test_hash_ignores_later_options_of_windows_at_their_defaults(self) -> None:
+        def with_windows(**windows: Any) -> dict[str, Any]:
+            return {**CONFIG, "model": {**CONFIG["model"], "dynamic": windows}}
+
+        old, new = with_windows(kind="stn"), with_windows(kind="stn", jitter=0.0)
+        assert config_hash(old) == config_hash(new)
+        assert config_hash(old) != config_hash(with_windows(kind="stn", jitter=0.01))
+        assert upgrade_config(old) == upgrade_config(new)
+        assert config_hash(with_windows(jitter=0.0)) != config_hash(with_windows())  # never missing
+
     def test_hash_ignores_the_order_of_keys(self) -> None:
         assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
 

@@ -120,7 +120,8 @@ def test_summary_suggests_the_missing_dense_network(
     config = OmegaConf.create(
         {"sweep": {"archive": str(tmp_path / "archive")}, "paths": {"output_dir": "my runs"}}
     )
-    print_summary(results, config, ["model=focus_s", "data=clt", "model.hidden=[8,8]"])
+    windows = ["dynamic=static", "model.dynamic.zoom=true"]  # the baseline has none
+    print_summary(results, config, ["model=focus_s", *windows, "data=clt", "model.hidden=[8,8]"])
     shown = capsys.readouterr().out
     assert re.search(r"CLT +Focus-s +3 +51.00 ± 1.00", shown)
     assert "No dense network of the same settings is among these runs" in shown

@@ -93,7 +93,7 @@ def domain_charts(runs: Runs) -> Charts:
             (setting, centres)
             for setting in edition.settings
             if setting.runs[0].sizes.get("domains")
-            and setting.runs[0].focus
+            and any(name.startswith("in_") for name in _first_layer(setting))
             and (centres := _centres(setting, runs)) is not None
         ]
         rows = [
@@ -110,6 +110,11 @@ def domain_charts(runs: Runs) -> Charts:
         if rows:
             plot = partial(_draw_domains, panels)
             yield chart(edition, ("domains",), "Foci by domain", caption, rows, plot)
+
+
+def _first_layer(setting: Setting) -> Mapping[str, Any]:
+    """What the record says of the first focused layer: shares by domain if it sees the inputs."""
+    return next(iter(setting.runs[0].focus.values()), {})
 
 
 def _centres(setting: Setting, runs: Runs) -> tuple[Array, Array] | None:

@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from focusing.errors import UserError
-from focusing.reports.names import dense_twin
+from focusing.reports.names import dense_twin, without_network
 from focusing.results.collect import UNSTATED
 from focusing.results.store import read_record
 
@@ -174,10 +174,10 @@ def closing(
     if program:  # else from Python
         model = record["config"]["model"]["name"]
         twin = dense_twin(model)
-        if twin == model:
+        if twin == model and not record["config"]["model"].get("dynamic"):
             twin = {"dense": "focus_s"}.get(model, model.replace("dense", "focus"))
-        others = [override for override in overrides if not override.startswith("model=")]
-        command = " ".join([program, f"model={twin}", *map(shlex.quote, others)])
+        others = map(shlex.quote, without_network(overrides))
+        command = " ".join([program, f"model={twin}", *others])
         yield f"[dim]next[/]     {escape(command)}"
         output = record["config"]["paths"]["output_dir"]
         yield f"         focusing report {escape(shlex.quote(output))}"

@@ -89,7 +89,8 @@ def test_a_run_begins_with_its_layers_and_ends_with_what_is_next(tmp_path: Path)
         console.print(part)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures/foci.png").touch()
-    for part in closing({**RECORD, "config": config}, tmp_path, ["model=focus_2d", "a=1"], "run"):
+    typed = ["model=focus_2d", "a=1", "dynamic=static"]  # the dense baseline has no windows
+    for part in closing({**RECORD, "config": config}, tmp_path, typed, "run"):
         console.print(part)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "changed: data=mnist 'model.mu=[a b]'" in text

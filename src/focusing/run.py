@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -67,6 +68,7 @@ def train(cfg: DictConfig) -> float:
     """
     prepare_hydra()  # a launcher may have composed the config in another process
     config = check_config(cfg)
+    _check_accelerator(config["trainer"]["accelerator"])  # also if the run is finished
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
     multirun = hydra is not None and hydra.mode == RunMode.MULTIRUN
     experiment = hydra is not None and bool(hydra.runtime.choices.get("experiment"))
@@ -79,6 +81,17 @@ def train(cfg: DictConfig) -> float:
     record = record or _reuse(config, run_dir, console)
     console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return float(record["scores"][config["protocol"]["name"]]["value"])
+
+
+def _check_accelerator(name: str) -> None:
+    """Refuse a GPU that this machine lacks; Lightning refuses unknown names."""
+    tests = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    needed = list(tests) if name == "gpu" else [name] if name in tests else []
+    if needed and not any(tests[kind]() for kind in needed):
+        raise UserError(
+            f"trainer.accelerator={name}: torch finds no such device here; use "
+            "trainer.accelerator=cpu or auto."
+        )
 
 
 def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:

@@ -144,9 +144,16 @@ def test_a_missing_accelerator_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(UserError, match=r"trainer: .*CUDA"):
-        train(config(tmp_path, "trainer.accelerator=cuda"))
+    with pytest.raises(UserError, match=r"trainer: .*xla"):
+        train(config(tmp_path, "trainer.accelerator=tpu"))
+    sentence = "trainer.accelerator=gpu: .* use trainer.accelerator=cpu or auto"
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(UserError, match=sentence):
+        train(config(tmp_path, "trainer=gpu"))
     assert not list(tmp_path.iterdir())
+    train(config(tmp_path))
+    with pytest.raises(UserError, match=sentence):  # a finished run is not shown instead
+        train(config(tmp_path, "trainer=gpu"))
 
 
 def test_incomplete_figures_are_drawn_again(

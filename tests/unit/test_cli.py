@@ -1,5 +1,6 @@
 """The command line, mostly in this process."""
 
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -57,9 +58,23 @@ def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
     assert "did you mean data.noise?" in done.stderr
     (folder / "figures").mkdir()
     (folder / "figures" / "x.png").touch()
-    shown = run_here("show", str(folder), cwd=tmp_path).stdout
+    shown = run_here("show", str(folder / "result.json"), cwd=tmp_path).stdout
+    assert shown == run_here("show", str(folder), cwd=tmp_path).stdout
     for part in ("learning_to_focus", "accuracy (holdout)", "x.png"):
         assert part in shown
+    begun = folder.with_name("seed=1")
+    shutil.copytree(folder, begun)
+    (begun / "result.json").unlink()
+    (begun / "metrics.csv").write_text("epoch,a\n0,1\n1,")
+    title, first, last = run_here("show", "outputs", cwd=tmp_path).stdout.splitlines()
+    assert title.split() == ["folder", "experiment", "data", "model", "seed", "score"]
+    name = folder.relative_to(tmp_path)
+    assert first.split()[:5] == [str(name), "learning_to_focus", "synthetic", "focus_s", "0"]
+    assert first.endswith(f"{accuracy:.2f} %")
+    assert last.startswith(f"{name.with_name('seed=1')} ")
+    assert last.endswith("not finished: 1 of 3 epochs")
+    done = run_here("show", str(begun), cwd=tmp_path)
+    assert "1 of 3 epochs; the same command resumes it" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -338,6 +339,21 @@ def parse_trust_and_help() -> None:
             "--experimental-rerun is refused: it would run code from a pickle. Repeat the command "
             "that began the run: it resumes the run, or shows it again."
         )
+    _check_flags(sys.argv[1:])
+
+
+def _check_flags(words: Sequence[str]) -> None:
+    """Refuse a command line that Hydra would answer with the usage of its parser."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+    parser.error = partial(Parser.error, parser)  # type: ignore[method-assign]
+    _, unknown = parser.parse_known_args(words)
+    if unknown and unknown[0].startswith("-"):
+        name = unknown[0].lstrip("-").partition("=")[0]
+        raise UserError(f"{unknown[0]} is not a flag: options are written {name}=VALUE.")
+    if unknown:
+        raise UserError(f"{unknown[0]}: put -m and other flags first, before the options.")
 
 
 def train_job(cfg: DictConfig) -> float | None:

@@ -40,7 +40,7 @@ from focusing.config import (
 )
 from focusing.errors import UserError, suggest
 from focusing.instantiate import check_arguments, check_hydra
-from focusing.validation import InvalidValueError, check_json_value
+from focusing.validation import InvalidValueError, check_json_value, iter_leaves
 
 MAX_LINSPACE_LENGTH = 100_000
 """Longest list that an interpolation may create."""
@@ -342,6 +342,16 @@ def _missing_choice(error: MissingConfigException) -> str:
     return f"{group}={choice} does not exist{suggest(choice, options, f'{group}=')}"
 
 
+def _nested_option(key: str, config: Any) -> str | None:
+    """The option of a group that ends with a name, such as optim.lr or trainer.max_epochs."""
+    names = [name.rpartition(".") for name, _ in iter_leaves(OmegaConf.to_container(config))]
+    names = [name for name in names if not name[0].startswith("hydra")]
+    found = [name for name in names if name[2] == key]
+    found = found or [name for name in names if name[2].endswith(f"_{key}")]
+    found.sort(key=lambda name: (name[0].count("."), len(name[2])))
+    return "".join(found[0]) if found else None
+
+
 def _wrong_option(error: OmegaConfBaseException) -> str:
     full = error.full_key or str(error.key)
     if isinstance(error, ConfigKeyError | AttributeError) and error.parent_node is not None:
@@ -351,7 +361,12 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
         known = [str(key) for key in error.parent_node if key != "_target_"]
         prefix = full.rpartition(".")[0]
         key = str(error.key)
-        return f"{full} is not an option{suggest(key, known, prefix and prefix + '.')}"
+        if not prefix and (nested := _nested_option(key, error.parent_node)):
+            return f"{full} is not an option, did you mean {nested}?"
+        hint = suggest(key, known, prefix and prefix + ".")
+        if prefix in ("data", "model") and "name" in known and "did you mean" not in hint:
+            hint = f" of {prefix}={error.parent_node['name']}{hint}"  # another may have it
+        return f"{full} is not an option{hint}"
     reason = str(error.msg or error).split("\n    full_key:")[0]
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", reason)
     return f"{full}: {' '.join(reason.split()).rstrip('.')}."

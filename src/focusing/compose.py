@@ -39,7 +39,7 @@ from focusing.config import (
     group_schemas,
 )
 from focusing.errors import UserError, suggest
-from focusing.instantiate import check_arguments, check_hydra
+from focusing.instantiate import check_arguments, check_hydra, trusted
 from focusing.validation import InvalidValueError, check_json_value, iter_leaves
 
 MAX_LINSPACE_LENGTH = 100_000
@@ -79,6 +79,21 @@ def hydra_ready() -> Iterator[None]:
     ready = GlobalHydra.instance().is_initialized()
     with nullcontext() if ready else initialize_config_dir(str(config_dir()), version_base="1.3"):
         yield
+
+
+def command_flags(hydra: Any) -> list[str]:
+    """What a command needs besides its options to be repeated, given the group ``hydra``.
+
+    These are ``--config-dir``, ``--trust-target`` and options of Hydra.
+    """
+    flags = []
+    for source in hydra.runtime.config_sources:
+        if source.provider == "command-line":
+            flags += ["--config-dir", source.path]
+    for name in sorted(trusted()):
+        flags += ["--trust-target", name]
+    own = [word for word in hydra.overrides.hydra if not word.startswith("hydra.mode=")]
+    return [*flags, *own]
 
 
 def compose_config(*overrides: str) -> DictConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
 
 from focusing.callbacks import CompiledNetwork
-from focusing.compose import check_config, prepare_hydra
+from focusing.compose import check_config, command_flags, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
@@ -252,12 +253,13 @@ def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str,
 
 
 def _command_line() -> tuple[list[str], str]:
-    """The overrides that the user typed, and the command before them."""
+    """The overrides that the user typed, and the command with flags before them."""
     if not HydraConfig.initialized():
         return [], ""
     program = Path(sys.argv[0]).name
-    command = f"python {program}" if program.endswith(".py") else "focusing train"
-    return list(HydraConfig.get().overrides.task), command
+    command = ["python", program] if program.endswith(".py") else ["focusing", "train"]
+    hydra = HydraConfig.get()
+    return list(hydra.overrides.task), shlex.join([*command, *command_flags(hydra)])
 
 
 def _draw(run_dir: Path) -> None:

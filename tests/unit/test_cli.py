@@ -45,8 +45,10 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
-    done = run_here("train", *SMALL, "protocol=holdout", cwd=tmp_path)
+    mine = ["--config-dir", str(tmp_path)]
+    done = run_here("train", *mine, *SMALL, "protocol=holdout", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert f"focusing train {' '.join(mine)} model=dense {SMALL[0]}" in done.stdout
     [folder] = run_dirs(tmp_path)
     expected, epoch = record(folder), record(folder)["scores"]["holdout"]["epoch"]
     lines = run_here("eval", str(folder), cwd=tmp_path).stdout.splitlines()

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
+from focusing.compose import command_flags
 from focusing.reports.names import dense_twin
 from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
 
@@ -168,7 +169,8 @@ def print_summary(results: Sequence[Result], config: DictConfig, arguments: Sequ
     twins = {dense_twin(run.model) for run in runs}
     if runs and not twins & {run.model for run in runs}:
         others = [word for word in arguments if not word.startswith("model=")]
-        words = ["python", "train.py", "-m", *others, f"model={','.join(sorted(twins))}"]
+        words = ["python", "train.py", "-m", *command_flags(config.hydra), *others]
+        words += [f"model={','.join(sorted(twins))}"]
         commands.insert(0, shlex.join(words))
     for command in commands:
         console.print(f"Next: {command}", markup=False, soft_wrap=True)

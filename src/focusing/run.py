@@ -118,7 +118,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     trainer = build_trainer(  # raises if this machine lacks the accelerator
         config["trainer"],
         run_dir,
-        callbacks=build_callbacks(config),
+        callbacks=[_Continuation(console), *build_callbacks(config)],
         best_of=best_split and f"{best_split}/{METRIC_KEYS[data.metric]}",
         metric=data.metric,
     )
@@ -138,6 +138,17 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         console.print(f"Stopped by signal {stop.signum}. The same command resumes {run_dir}")
         raise
     return record
+
+
+class _Continuation(pl.Callback):
+    """Says at which epoch a run continues."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch:
+            self.console.print(f"Continuing at epoch {trainer.current_epoch + 1}.")
 
 
 def _fit_and_record(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Grid
@@ -91,15 +91,15 @@ def _progress(run: Path) -> str:
     return f"not finished: {max(0, lines - 1)} of {epochs} epochs"
 
 
-def summary(record: Mapping[str, Any], folder: Path) -> Grid:
-    """Summary of a run as a table: data, model, scores, foci, cost."""
+def summary(record: Mapping[str, Any], folder: Path) -> Group:
+    """Summary of a run as a table: data, model, scores, foci, cost; and its folder."""
     status = {"failed": "  [red]failed[/red]", "pruned": "  [yellow]pruned[/yellow]"}
     grid = Grid(box=SIMPLE_HEAD, show_header=True, pad_edge=False, title_justify="left")
     grid.add_column(escape(record["experiment"]), style="dim", no_wrap=True)
     grid.add_column(f"seed {record['seed']}{status.get(record['status'], '')}", overflow="fold")
-    for name, value in (*_facts(record), ("folder", escape(str(folder)))):
+    for name, value in _facts(record):
         grid.add_row(name, value)
-    return grid
+    return Group(grid, f"[dim]folder[/]   {escape(str(folder))}")  # a table would break the path
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,51 +7,24 @@ function is imported only when the command runs, so ``--help`` is instant.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from focusing import __version__
+from focusing.arguments import Parser, existing_folder, number_between, run_path
 from focusing.errors import UserError, printable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 FULL_ERRORS = os.environ.get("HYDRA_FULL_ERROR") == "1"
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UserError instead of printing the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise a UserError."""
-        raise UserError(f"{self.prog}: {message}; {self.prog} --help lists the options.")
-
-
-def existing_folder(text: str) -> Path:
-    """Argument type: an existing folder."""
-    if not Path(text).is_dir():
-        raise UserError(f"{text} is not a folder.")
-    return Path(text)
-
-
-def number_between(kind: type[int] | type[float], low: int, high: float = math.inf) -> Any:
-    """Argument type: a finite number in a range."""
-
-    def read(text: str) -> float:
-        if not low <= kind(text) <= high or math.isinf(kind(text)):
-            expected = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
-            raise argparse.ArgumentTypeError(f"{text} is not a number {expected}")
-        return kind(text)
-
-    read.__name__ = kind.__name__  # argparse says: invalid int value
-    return read
 
 
 def main() -> None:
@@ -141,10 +114,11 @@ def _add_run_commands(add: Any) -> None:
     )
     about = "options of focusing train, and the option or group to explain"
     why.add_argument("words", nargs="+", metavar="OVERRIDES KEY", help=about)
-    show = add("show", "focusing.reports.terminal:show", "say what a run did and scored")
-    show.add_argument(
-        "run", type=existing_folder, metavar="RUN_DIR", help="folder of a finished run"
+    show = add(
+        "show", "focusing.reports.terminal:show", "say what a run did and scored, or list runs"
     )
+    about = "folder of a finished run, or a folder with runs below it"
+    show.add_argument("run", type=existing_folder, metavar="RUN_DIR", help=about)
     experiments = add(
         "experiments",
         "focusing.experiments.listing:list_experiments",
@@ -163,7 +137,7 @@ def _add_shipping_commands(add: Any) -> None:
         "Drop the connections that neurons look away from (phi < t), and say what is left. "
         "Writes pruned.pt and pruning.json.",
     )
-    prune.add_argument("run", type=Path, metavar="RUN_DIR", help="run of a focusing network")
+    prune.add_argument("run", type=run_path, metavar="RUN_DIR", help="run of a focusing network")
     choice = prune.add_mutually_exclusive_group()
     phi = number_between(float, 0)
     choice.add_argument("--threshold", type=phi, metavar="t", help="drop phi < t")
@@ -176,7 +150,7 @@ def _add_shipping_commands(add: Any) -> None:
         help="the largest threshold as accurate as the unpruned network (own), or as its twin",
     )
     about = "run folder of a dense network on the same data; its smallest weights are dropped"
-    prune.add_argument("--dense-twin", type=Path, metavar="RUN_DIR", help=about)
+    prune.add_argument("--dense-twin", type=run_path, metavar="RUN_DIR", help=about)
     count, about = number_between(int, 0), "train what is left"
     prune.add_argument("--finetune", type=count, default=0, metavar="EPOCHS", help=about)
     prune.add_argument("--out", type=Path, help="folder for the results (the run folder)")
@@ -190,7 +164,7 @@ def _add_shipping_commands(add: Any) -> None:
         "Write the network of a run as a file that works without this package's training. The "
         "file is run and compared with the network before this command says done.",
     )
-    export.add_argument("run", type=Path, metavar="RUN_DIR", help="run folder")
+    export.add_argument("run", type=run_path, metavar="RUN_DIR", help="run folder")
     formats = ("onnx", "exported-program", "safetensors")
     export.add_argument("--format", choices=formats, default="onnx", help="(onnx)")
     export.add_argument("--sparse", action="store_true", help="compute only what pruning left")
@@ -365,6 +339,21 @@ def parse_trust_and_help() -> None:
             "--experimental-rerun is refused: it would run code from a pickle. Repeat the command "
             "that began the run: it resumes the run, or shows it again."
         )
+    _check_flags(sys.argv[1:])
+
+
+def _check_flags(words: Sequence[str]) -> None:
+    """Refuse a command line that Hydra would answer with the usage of its parser."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+    parser.error = partial(Parser.error, parser)  # type: ignore[method-assign]
+    _, unknown = parser.parse_known_args(words)
+    if unknown and unknown[0].startswith("-"):
+        name = unknown[0].lstrip("-").partition("=")[0]
+        raise UserError(f"{unknown[0]} is not a flag: options are written {name}=VALUE.")
+    if unknown:
+        raise UserError(f"{unknown[0]}: put -m and other flags first, before the options.")
 
 
 def train_job(cfg: DictConfig) -> float | None:

@@ -39,8 +39,8 @@ from focusing.config import (
     group_schemas,
 )
 from focusing.errors import UserError, suggest
-from focusing.instantiate import check_arguments, check_hydra
-from focusing.validation import InvalidValueError, check_json_value
+from focusing.instantiate import check_arguments, check_hydra, trusted
+from focusing.validation import InvalidValueError, check_json_value, iter_leaves
 
 MAX_LINSPACE_LENGTH = 100_000
 """Longest list that an interpolation may create."""
@@ -80,6 +80,21 @@ def hydra_ready() -> Iterator[None]:
     ready = GlobalHydra.instance().is_initialized()
     with nullcontext() if ready else initialize_config_dir(str(config_dir()), version_base="1.3"):
         yield
+
+
+def command_flags(hydra: Any) -> list[str]:
+    """What a command needs besides its options to be repeated, given the group ``hydra``.
+
+    These are ``--config-dir``, ``--trust-target`` and options of Hydra.
+    """
+    flags = []
+    for source in hydra.runtime.config_sources:
+        if source.provider == "command-line":
+            flags += ["--config-dir", source.path]
+    for name in sorted(trusted()):
+        flags += ["--trust-target", name]
+    own = [word for word in hydra.overrides.hydra if not word.startswith("hydra.mode=")]
+    return [*flags, *own]
 
 
 def compose_config(*overrides: str) -> DictConfig:
@@ -349,6 +364,16 @@ def _missing_choice(error: MissingConfigException) -> str:
     return f"{group}={choice} does not exist{suggest(choice, options, f'{group}=')}"
 
 
+def _nested_option(key: str, config: Any) -> str | None:
+    """The option of a group that ends with a name, such as optim.lr or trainer.max_epochs."""
+    names = [name.rpartition(".") for name, _ in iter_leaves(OmegaConf.to_container(config))]
+    names = [name for name in names if not name[0].startswith("hydra")]
+    found = [name for name in names if name[2] == key]
+    found = found or [name for name in names if name[2].endswith(f"_{key}")]
+    found.sort(key=lambda name: (name[0].count("."), len(name[2])))
+    return "".join(found[0]) if found else None
+
+
 def _wrong_option(error: OmegaConfBaseException) -> str:
     full = error.full_key or str(error.key)
     if isinstance(error, ConfigKeyError | AttributeError) and error.parent_node is not None:
@@ -358,7 +383,12 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
         known = [str(key) for key in error.parent_node if key != "_target_"]
         prefix = full.rpartition(".")[0]
         key = str(error.key)
-        return f"{full} is not an option{suggest(key, known, prefix and prefix + '.')}"
+        if not prefix and (nested := _nested_option(key, error.parent_node)):
+            return f"{full} is not an option, did you mean {nested}?"
+        hint = suggest(key, known, prefix and prefix + ".")
+        if prefix in ("data", "model") and "name" in known and "did you mean" not in hint:
+            hint = f" of {prefix}={error.parent_node['name']}{hint}"  # another may have it
+        return f"{full} is not an option{hint}"
     reason = str(error.msg or error).split("\n    full_key:")[0]
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", reason)
     return f"{full}: {' '.join(reason.split()).rstrip('.')}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -18,7 +20,7 @@ from pytorch_lightning.loggers.logger import Logger
 from rich.console import Console
 
 from focusing.callbacks import CompiledNetwork
-from focusing.compose import check_config, prepare_hydra
+from focusing.compose import check_config, command_flags, prepare_hydra
 from focusing.config import Optim
 from focusing.data import DataSet, Split
 from focusing.data.sources import MissingError
@@ -67,6 +69,7 @@ def train(cfg: DictConfig) -> float:
     """
     prepare_hydra()  # a launcher may have composed the config in another process
     config = check_config(cfg)
+    _check_accelerator(config["trainer"]["accelerator"])  # also if the run is finished
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
     multirun = hydra is not None and hydra.mode == RunMode.MULTIRUN
     experiment = hydra is not None and bool(hydra.runtime.choices.get("experiment"))
@@ -79,6 +82,17 @@ def train(cfg: DictConfig) -> float:
     record = record or _reuse(config, run_dir, console)
     console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return float(record["scores"][config["protocol"]["name"]]["value"])
+
+
+def _check_accelerator(name: str) -> None:
+    """Refuse a GPU that this machine lacks; Lightning refuses unknown names."""
+    tests = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    needed = list(tests) if name == "gpu" else [name] if name in tests else []
+    if needed and not any(tests[kind]() for kind in needed):
+        raise UserError(
+            f"trainer.accelerator={name}: torch finds no such device here; use "
+            "trainer.accelerator=cpu or auto."
+        )
 
 
 def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, Any]:
@@ -104,7 +118,7 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     trainer = build_trainer(  # raises if this machine lacks the accelerator
         config["trainer"],
         run_dir,
-        callbacks=build_callbacks(config),
+        callbacks=[_Continuation(console), *build_callbacks(config)],
         best_of=best_split and f"{best_split}/{METRIC_KEYS[data.metric]}",
         metric=data.metric,
     )
@@ -124,6 +138,17 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
         console.print(f"Stopped by signal {stop.signum}. The same command resumes {run_dir}")
         raise
     return record
+
+
+class _Continuation(pl.Callback):
+    """Says at which epoch a run continues."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch:
+            self.console.print(f"Continuing at epoch {trainer.current_epoch + 1}.")
 
 
 def _fit_and_record(
@@ -239,12 +264,13 @@ def _reuse(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str,
 
 
 def _command_line() -> tuple[list[str], str]:
-    """The overrides that the user typed, and the command before them."""
+    """The overrides that the user typed, and the command with flags before them."""
     if not HydraConfig.initialized():
         return [], ""
     program = Path(sys.argv[0]).name
-    command = f"python {program}" if program.endswith(".py") else "focusing train"
-    return list(HydraConfig.get().overrides.task), command
+    command = ["python", program] if program.endswith(".py") else ["focusing", "train"]
+    hydra = HydraConfig.get()
+    return list(hydra.overrides.task), shlex.join([*command, *command_flags(hydra)])
 
 
 def _draw(run_dir: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_sweep_is_compared(tmp_path: Path) -> None:
     assert re.search(r"Dense +3 +[\d.]+ ± [\d.]+ *\n", table)
     assert re.search(r"Focus-s +3 +[\d.]+ ± [\d.]+ +− Dense: [+−][\d.]+ \[.*\]", table)
     assert "p=" in table
-    assert table.endswith("Next: focusing report\n")
+    assert table.endswith("Next: focusing report outputs\n")
 
     done = run_here("report", "--out", "here", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

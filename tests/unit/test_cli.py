@@ -1,5 +1,6 @@
 """The command line, mostly in this process."""
 
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -44,8 +45,10 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
-    done = run_here("train", *SMALL, "protocol=holdout", cwd=tmp_path)
+    mine = ["--config-dir", str(tmp_path)]
+    done = run_here("train", *mine, *SMALL, "protocol=holdout", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert f"focusing train {' '.join(mine)} model=dense {SMALL[0]}" in done.stdout
     [folder] = run_dirs(tmp_path)
     expected, epoch = record(folder), record(folder)["scores"]["holdout"]["epoch"]
     lines = run_here("eval", str(folder), cwd=tmp_path).stdout.splitlines()
@@ -57,9 +60,23 @@ def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
     assert "did you mean data.noise?" in done.stderr
     (folder / "figures").mkdir()
     (folder / "figures" / "x.png").touch()
-    shown = run_here("show", str(folder), cwd=tmp_path).stdout
+    shown = run_here("show", str(folder / "result.json"), cwd=tmp_path).stdout
+    assert shown == run_here("show", str(folder), cwd=tmp_path).stdout
     for part in ("learning_to_focus", "accuracy (holdout)", "x.png"):
         assert part in shown
+    begun = folder.with_name("seed=1")
+    shutil.copytree(folder, begun)
+    (begun / "result.json").unlink()
+    (begun / "metrics.csv").write_text("epoch,a\n0,1\n1,")
+    title, first, last = run_here("show", "outputs", cwd=tmp_path).stdout.splitlines()
+    assert title.split() == ["folder", "experiment", "data", "model", "seed", "score"]
+    name = folder.relative_to(tmp_path)
+    assert first.split()[:5] == [str(name), "learning_to_focus", "synthetic", "focus_s", "0"]
+    assert first.endswith(f"{accuracy:.2f} %")
+    assert last.startswith(f"{name.with_name('seed=1')} ")
+    assert last.endswith("not finished: 1 of 3 epochs")
+    done = run_here("show", str(begun), cwd=tmp_path)
+    assert "1 of 3 epochs; the same command resumes it" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -71,6 +88,11 @@ def test_eval_and_show_report_the_score_of_the_protocol(tmp_path: Path) -> None:
         (["eval", "."], ". is not a run folder: it has no config.yaml"),
         (["show", ".", "more"], "unrecognized arguments: more"),
         (["train", "modle=dense"], "did you mean model?"),
+        (["train", "epochs=3"], "epochs is not an option, did you mean trainer.max_epochs?"),
+        (["train", "model=dense", "model.sigma=1"], "model.sigma is not an option of model=dense;"),
+        (["train", "figures=false", "-m", "seed=1,2"], "seed=1,2: put -m and other flags first"),
+        (["train", "--seed", "3"], "--seed is not a flag: options are written seed=VALUE."),
+        (["train", "--cfg", "x"], "invalid choice: 'x'"),
         (["train", "seed=-1"], "seed=-1 must be at least 0"),
         (["train", "--experimental-rerun", "x.pickle"], "would run code from a pickle"),
         (["train", "--config-dir", "nowhere"], "nowhere' not found"),

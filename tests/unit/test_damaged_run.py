@@ -131,3 +131,8 @@ def test_a_checkpoint_without_matching_weights_is_refused(
     path.write_bytes(encode(change))
     with pytest.raises(UserError, match=r"best\.ckpt"):
         evaluate(folder_of(tmp_path))
+    path.write_bytes(path.read_bytes()[:99])
+    with pytest.raises(
+        UserError, match=r"best\.ckpt is damaged: .* force=true, writes it again\.$"
+    ):
+        evaluate(folder_of(tmp_path))

@@ -71,6 +71,23 @@ def test_kernels_are_compiled_before_the_clock_starts(
     assert events == [{1}, "clock"]  # foci on a line
 
 
+def test_a_run_says_at_which_epoch_it_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Raise(pl.Callback):
+        def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+            if trainer.current_epoch == 1:
+                raise RuntimeError
+
+    with monkeypatch.context() as context:
+        context.setattr(focusing.run, "build_callbacks", lambda *_: [Raise()])
+        with pytest.raises(RuntimeError):
+            train(config(tmp_path))
+    assert "Continuing" not in capsys.readouterr().out
+    train(config(tmp_path))
+    assert "Continuing at epoch 2.\n" in capsys.readouterr().out
+
+
 def test_record_without_callbacks(tmp_path: Path) -> None:
     train(config(tmp_path, "callbacks=none"))
     record = read_record(folder_of(tmp_path)) or {}
@@ -144,9 +161,16 @@ def test_a_missing_accelerator_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(UserError, match=r"trainer: .*CUDA"):
-        train(config(tmp_path, "trainer.accelerator=cuda"))
+    with pytest.raises(UserError, match=r"trainer: .*xla"):
+        train(config(tmp_path, "trainer.accelerator=tpu"))
+    sentence = "trainer.accelerator=gpu: .* use trainer.accelerator=cpu or auto"
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(UserError, match=sentence):
+        train(config(tmp_path, "trainer=gpu"))
     assert not list(tmp_path.iterdir())
+    train(config(tmp_path))
+    with pytest.raises(UserError, match=sentence):  # a finished run is not shown instead
+        train(config(tmp_path, "trainer=gpu"))
 
 
 def test_incomplete_figures_are_drawn_again(

@@ -138,8 +138,8 @@ class StuckNeurons(Resumable):
         if counts and trainer.is_global_zero:
             log.warning(
                 "Stuck foci: %s did not move in the last %d epochs, and their outputs say nothing "
-                "about the targets. Try a wider initial sigma, mu=spread so that some start near "
-                "informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger "
+                "about the targets. Try a larger model.sigma, model.mu=spread so that some start "
+                "near informative inputs, optim.anneal_from, optim.mu_repulsion, or a larger "
                 "optim.lr_mu.",
                 ", ".join(counts),
                 self.window,

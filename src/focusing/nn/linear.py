@@ -275,6 +275,8 @@ class FocusedLinear(nn.Module):
                 input = input.to(torch.get_autocast_dtype(input.device.type))
         elif input.dtype != weight.dtype:
             return functional.linear(input, weight, bias)  # raises torch's own error
+        if input.shape[-1:] != (self.in_features,):  # reshape would accept rows of an image
+            raise ops.wrong_width(input, self.in_features)
         x = input if input.dim() == 2 else input.reshape(-1, self.in_features)
         buffers: Any = self._buffers  # much faster than attributes
         mask, tau = buffers["mask"], buffers["tau"]

@@ -51,7 +51,7 @@ def focusify(
                     layer.bias.copy_(linear.bias)
         return layer.train(linear.training)
 
-    return _replace(module, _selector(where, (nn.Linear,)), focused)
+    return _replace(module, where, (nn.Linear,), focused)
 
 
 def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
@@ -64,33 +64,37 @@ def defocusify(module: nn.Module, where: Where = None) -> nn.Module:
     Returns:
         The model, or the new layer if the model is itself a focused layer.
     """
-    selected = _selector(where, (FocusedLinear, AnchoredLinear))
-    return _replace(module, selected, lambda layer: layer.fold())  # type: ignore[operator]
+    kinds = FocusedLinear, AnchoredLinear
+    return _replace(module, where, kinds, lambda layer: layer.fold())  # type: ignore[operator]
 
 
-def _selector(where: Where, kinds: tuple[type[nn.Module], ...]) -> Callable[[str, nn.Module], bool]:
+def _selector(where: Where) -> Callable[[str, nn.Module], bool]:
     if callable(where):
-        chosen = where
-    else:
-        patterns = ["*"] if where is None else [where] if isinstance(where, str) else list(where)
-
-        def chosen(name: str, layer: nn.Module) -> bool:
-            return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-    return lambda name, layer: type(layer) in kinds and chosen(name, layer)
+        return where
+    patterns = ["*"] if where is None else [where] if isinstance(where, str) else list(where)
+    return lambda name, layer: any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _replace(
     module: nn.Module,
-    selected: Callable[[str, nn.Module], bool],
+    where: Where,
+    kinds: tuple[type[nn.Module], ...],
     replace: Callable[[nn.Module], nn.Module],
 ) -> nn.Module:
-    """Replace the selected layers; shared layers stay shared."""
+    """Replace the selected layers of some types; shared layers stay shared."""
+    selected = _selector(where)
     new: dict[nn.Module, nn.Module] = {}
     for name, layer in list(module.named_modules(remove_duplicate=False)):
-        if layer not in new and selected(name, layer):
+        if layer not in new and type(layer) in kinds and selected(name, layer):
             new[layer] = replace(layer)
     if not new:
+        for name, layer in module.named_modules():
+            if name and where is not None and not callable(where) and selected(name, layer):
+                types = " and ".join(kind.__name__ for kind in kinds)
+                raise ValueError(
+                    f"where selects {name}, a {type(layer).__name__}: only {types} layers can be "
+                    "replaced."
+                )
         raise ValueError("where selects no layer of the model: see named_modules() for the names.")
     if module in new:
         return new[module]

@@ -187,5 +187,6 @@ def no_runs_message(folders: Sequence[Path]) -> str:
 def headline(collection: Collection, out: Path) -> str:
     """One line with the number of runs and the place of the report."""
     failed = f", {len(collection.failed)} failed" if collection.failed else ""
-    copies = f", {collection.repeated} copies left out" if collection.repeated else ""
+    words = "1 copy" if collection.repeated == 1 else f"{collection.repeated} copies"
+    copies = f", {words} left out" if collection.repeated else ""
     return f"{plural(len(collection.runs), 'run')}{failed}{copies}: {out / 'index.html'}"

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from focusing.errors import UserError
+from focusing.errors import UserError, printable
 from focusing.reports.names import dense_twin, without_network
 from focusing.results.collect import UNSTATED
 from focusing.results.store import read_record
@@ -35,28 +36,70 @@ PROTOCOL_MEANINGS = {
 
 
 def show(args: argparse.Namespace) -> None:
-    """``focusing show``: print the summary of the run ``args.run``."""
-    record = read_record(args.run)
-    if record is None:
-        begun = (args.run / "config.yaml").exists()
-        raise UserError(
-            f"{args.run} has no result.json: " + ("not finished." if begun else "not a run folder.")
-        )
-    console = Console(soft_wrap=True)
-    console.print(summary(record, args.run))
-    for figure in sorted(args.run.glob("figures/*.png")):
-        console.print(str(figure))
+    """``focusing show``: print the summary of the run ``args.run``, or list the runs below it."""
+    record, console = read_record(args.run), Console(soft_wrap=True)
+    if record is not None:
+        console.print(summary(record, args.run))
+        for figure in sorted(args.run.glob("figures/*.png")):
+            console.print(str(figure))
+    elif (args.run / "config.yaml").exists():
+        raise UserError(f"{args.run} is {_progress(args.run)}; the same command resumes it.")
+    else:
+        for line in _list_runs(args.run):
+            console.print(line, markup=False, highlight=False)
 
 
-def summary(record: Mapping[str, Any], folder: Path) -> Grid:
-    """Summary of a run as a table: data, model, scores, foci, cost."""
+def _list_runs(folder: Path) -> Iterator[str]:
+    """A table of the runs below a folder, the newest last."""
+    paths = [path.relative_to(folder) for path in folder.rglob("config.yaml")]
+    runs = [folder / path.parent for path in paths if not any(p[0] == "." for p in path.parts)]
+    if not runs:
+        raise UserError(f"{folder} is not a run folder, and there are no runs below it.")
+    runs.sort(key=lambda run: ((run / "config.yaml").stat().st_mtime, run))
+    rows = [("folder", "experiment", "data", "model", "seed", "score"), *map(_row, runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _row(run: Path) -> tuple[str, ...]:
+    """Folder, experiment, data, model, seed and score of a run."""
+    try:
+        record = read_record(run)
+        config = record["config"] if record else yaml.safe_load((run / "config.yaml").read_bytes())
+        names = config["name"], config["data"]["name"], config["model"]["name"], config["seed"]
+        if record is None:
+            score = _progress(run)
+        elif record["status"] == "done":
+            value = record["scores"][config["protocol"]["name"]]["value"]
+            score = f"{100 * value:.2f} %" if record["metric"] == "accuracy" else f"{value:.4g}"
+        else:
+            score = record["status"]
+    except (UserError, yaml.YAMLError, KeyError, TypeError):
+        return str(run), "", "", "", "", "damaged"
+    return str(run), *(printable(str(name)) for name in names), score
+
+
+def _progress(run: Path) -> str:
+    """How far an unfinished run is; its metrics have a line per epoch, and a header."""
+    try:
+        epochs = yaml.safe_load((run / "config.yaml").read_bytes())["trainer"]["max_epochs"]
+        lines = (run / "metrics.csv").read_bytes().count(b"\n")
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return "not finished"
+    return f"not finished: {max(0, lines - 1)} of {epochs} epochs"
+
+
+def summary(record: Mapping[str, Any], folder: Path) -> Group:
+    """Summary of a run as a table: data, model, scores, foci, cost; and its folder."""
     status = {"failed": "  [red]failed[/red]", "pruned": "  [yellow]pruned[/yellow]"}
     grid = Grid(box=SIMPLE_HEAD, show_header=True, pad_edge=False, title_justify="left")
     grid.add_column(escape(record["experiment"]), style="dim", no_wrap=True)
     grid.add_column(f"seed {record['seed']}{status.get(record['status'], '')}", overflow="fold")
-    for name, value in (*_facts(record), ("folder", escape(str(folder)))):
+    for name, value in _facts(record):
         grid.add_row(name, value)
-    return grid
+    return Group(grid, f"[dim]folder[/]   {escape(str(folder))}")  # a table would break the path
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -119,7 +119,11 @@ def load_run(
     trained_on = config["data"]
     data = _other_data(config, data_overrides) if data_overrides else load_data(config)
     net = build_net(config, data, pretrained=False)
-    content = load_checkpoint(path)
+    try:
+        content = load_checkpoint(path)
+    except DamagedError:  # its reason is torch's, about many things
+        again = "focusing prune" if pruned else "the command that trained it, with force=true,"
+        raise DamagedError(path, f"is damaged: {again} writes it again") from None
     try:
         state = content["state_dict"]
         net.load_state_dict({key.removeprefix("net."): value for key, value in state.items()})

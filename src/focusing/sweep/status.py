@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
+from focusing.compose import command_flags
 from focusing.reports.names import dense_twin, without_network
 from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
 
@@ -164,16 +165,11 @@ def print_summary(results: Sequence[Result], config: DictConfig, arguments: Sequ
         for table in sweep_tables(members, protocol):
             console.print(*table_lines(table, printed), sep="\n")
     folder = str(config.paths.output_dir)
-    commands = [shlex.join(["focusing", "report", *([] if folder == "outputs" else [folder])])]
+    commands = [shlex.join(["focusing", "report", folder])]
     twins = {dense_twin(run.model) for run in runs}
     if runs and not twins & {run.model for run in runs}:
-        words = [
-            "python",
-            "train.py",
-            "-m",
-            *without_network(arguments),
-            f"model={','.join(sorted(twins))}",
-        ]
+        words = ["python", "train.py", "-m", *command_flags(config.hydra)]
+        words += [*without_network(arguments), f"model={','.join(sorted(twins))}"]
         commands.insert(0, shlex.join(words))
     for command in commands:
         console.print(f"Next: {command}", markup=False, soft_wrap=True)

@@ -52,6 +52,7 @@ def test_after_the_window_a_neuron_on_noise_is_stuck_and_an_informative_one_is_n
     assert module.trainer.callback_metrics["focus/stuck"] == len(stuck)
     warning = "1 of 2 in hidden1 did not move in the last 3 epochs"
     assert (caplog.text.count(warning), caplog.text.count("Stuck")) == (len(stuck), len(stuck))
+    assert caplog.text.count(" model.mu=spread ") == len(stuck)
 
 
 class Walk(pl.Callback):

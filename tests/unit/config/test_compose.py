@@ -155,7 +155,7 @@ NOT_COMPOSED = {
     "model.sgima=0.1": "model.sgima is not an option, did you mean model.sigma?",
     "modle=dense": "modle is not an option, did you mean model?",
     "model=focus_x": "model=focus_x does not exist, did you mean model=focus_s?",
-    "data.augment.flip=true": "data.augment is not an option; there are classes, clusters,",
+    "data.augment.flip=true": "data.augment is not an option of data=synthetic; there are classes,",
     "trainer.max_epoch=3": "trainer.max_epoch is not an option, did you mean trainer.max_epochs?",
     "optim.lr=fast": "optim.lr: Value 'fast'",
     "model.train_mu=maybe": "model.train_mu: Value 'maybe'",

@@ -174,10 +174,10 @@ def test_entry_points_add_targets(own: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_trust_target_is_removed_from_the_command_line(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trusting = "-m --trust-target a.B x=1,2 --config-dir d --trust-target=c.D ~y"
+    trusting = "-m --trust-target a.B --config-dir d x=1,2 --trust-target=c.D ~y"
     monkeypatch.setattr(sys, "argv", ["train.py", *trusting.split()])
     parse_trust_and_help()
-    assert sys.argv == ["train.py", "-m", "x=1,2", "--config-dir", "d", "~y"]
+    assert sys.argv == ["train.py", "-m", "--config-dir", "d", "x=1,2", "~y"]
     assert module.trusted() == {"a.B", "c.D"}
     for name in ("os", "a b.C", "a..b", "../a.b", "a.b:C", "", "a.b\n"):
         with pytest.raises(UserError, match="not a name like my_module.MyClass"):

@@ -55,7 +55,9 @@ def test_nothing_selected(where: Any) -> None:
         (defocusify, model(), None),
         (focusify, nn.ReLU(), None),
     ]:
-        with pytest.raises(ValueError, match=r"^where selects no layer.*named_modules"):
+        other = r"1, a ReLU: only (Linear|FocusedLinear and AnchoredLinear) layers can be replaced"
+        expected = other if names == "1" else "no layer.*named_modules"
+        with pytest.raises(ValueError, match=f"^where selects {expected}"):
             change(network, names)
 
 

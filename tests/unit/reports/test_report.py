@@ -37,7 +37,7 @@ def test_a_report(
     main([])
     printed = capsys.readouterr()
     assert "nothing is compared" in printed.out
-    assert printed.out.splitlines()[-1] == "2 runs, 1 failed, 1 copies left out: report/index.html"
+    assert printed.out.splitlines()[-1] == "2 runs, 1 failed, 1 copy left out: report/index.html"
     assert printed.err.startswith("Left out a record that cannot be read: ")
     assert (tmp_path / "report" / "tables" / "unreadable.csv").read_text() == (
         f"file,reason\n{tmp_path.name}/outputs/broken/result.json,not JSON\n"

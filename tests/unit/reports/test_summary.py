@@ -52,6 +52,12 @@ def test_a_whole_record() -> None:
     ]
 
 
+def test_the_folder_is_not_broken() -> None:
+    console = Console(file=io.StringIO(), width=40, soft_wrap=True)
+    console.print(summary(RECORD, Path("outputs") / ("a" * 60)))
+    assert f"folder   outputs/{'a' * 60}\n" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 SMALL = {key: RECORD[key] for key in ("status", "experiment", "seed", "config", "scores")}
 SMALL |= {"metric": "accuracy", "scores": {}}
 FAILED = {"status": "failed", "error": "Loss [of step 3] is NaN", "metric": None}

@@ -126,7 +126,7 @@ def test_largest_that_keeps() -> None:
         (["{focused}", "--keep-accuracy", "twin"], "Add --dense-twin RUN"),
         (["{focused}", "--finetune", "-1"], "--finetune: -1 is not a number of at least 0"),
         (["nowhere"], "nowhere is not a run folder"),
-        (["{focused}/result.json"], "is not a run folder"),
+        (["{dense}/result.json"], "has no focused layers"),
         ([], "required"),
     ],
 )

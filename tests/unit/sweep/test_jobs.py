@@ -8,6 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from focusing import instantiate
 from focusing.errors import UserError
 from focusing.results.store import read_record, write_archive
 from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
@@ -104,7 +105,7 @@ def test_failed_runs_of_a_stack_have_a_row_each(
 
 
 def test_summary_suggests_the_missing_dense_network(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
         add_run(tmp_path, "clt", "clt", "focus_s", seed, [0.5 + seed / 100]) for seed in range(3)
@@ -118,14 +119,23 @@ def test_summary_suggests_the_missing_dense_network(
     ]
     results += [(JOBS[3], Outcome("failed", error="no")), (JOBS[4], Outcome("done"))]  # no folder
     config = OmegaConf.create(
-        {"sweep": {"archive": str(tmp_path / "archive")}, "paths": {"output_dir": "my runs"}}
+        {
+            "sweep": {"archive": str(tmp_path / "archive")},
+            "paths": {"output_dir": "my runs"},
+            "hydra": {
+                "runtime": {"config_sources": [{"provider": "command-line", "path": "my conf"}]},
+                "overrides": {"hydra": ["hydra/launcher=local", "hydra.mode=MULTIRUN"]},
+            },
+        }
     )
+    monkeypatch.setattr(instantiate, "_trusted", {"my.Net"})
     windows = ["dynamic=static", "model.dynamic.zoom=true"]  # the baseline has none
     print_summary(results, config, ["model=focus_s", *windows, "data=clt", "model.hidden=[8,8]"])
     shown = capsys.readouterr().out
     assert re.search(r"CLT +Focus-s +3 +51.00 ± 1.00", shown)
     assert "No dense network of the same settings is among these runs" in shown
     assert shown.splitlines()[-2:] == [
-        "Next: python train.py -m data=clt 'model.hidden=[8,8]' model=dense",
+        "Next: python train.py -m --config-dir 'my conf' --trust-target my.Net "
+        "hydra/launcher=local data=clt 'model.hidden=[8,8]' model=dense",
         "Next: focusing report 'my runs'",
     ]

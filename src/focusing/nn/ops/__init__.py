@@ -146,6 +146,14 @@ def compiles_triton(backend: str, x: Tensor, *tensors: Any) -> bool:
     )
 
 
+def wrong_width(input: Tensor, in_features: int) -> RuntimeError:
+    """The error to raise for inputs that are not (*, m), of the type that torch raises."""
+    return RuntimeError(
+        f"The input has shape {tuple(input.shape)}: its last dimension must be "
+        f"in_features={in_features}."
+    )
+
+
 def is_hooked(layer: nn.Module) -> bool:
     """Whether calling a layer runs hooks, as torch's pruning does, besides ``forward``."""
     return bool(layer._forward_hooks or layer._forward_pre_hooks)

@@ -84,7 +84,7 @@ def test_multirun_is_quiet(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     progress, tables = done.stdout.split("4/4 jobs, 4 done\n")
     assert all(" jobs, " in line for line in progress.splitlines())
-    assert tables.splitlines()[-1] == "Next: focusing report"
+    assert tables.splitlines()[-1] == "Next: focusing report outputs"
     folders = run_dirs(tmp_path)
     assert len(folders) == 4
     for folder in folders:

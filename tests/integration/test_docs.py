@@ -55,6 +55,15 @@ def test_reference_is_generated(site: Path) -> None:
     assert "topology" in (site / "reference/python.html").read_text()
 
 
+def test_python_of_the_reports_page_runs() -> None:
+    page = (ROOT / "docs/reports.md").read_text().partition("## In Python")[2]
+    code = "".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    start = [sys.executable, "-c", code]
+    done = subprocess.run(start, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Comparison(" in done.stdout
+
+
 def test_tutorial_data_set_trains(tmp_path: Path) -> None:
     text = (ROOT / "docs/tutorials/own_data.md").read_text()
     for name, content in re.findall(r'```\w+ title="([^"]+)"\n(.*?)```', text, flags=re.DOTALL):

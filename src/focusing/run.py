@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,10 @@ def train(cfg: DictConfig) -> float:
 
 def _check_accelerator(name: str) -> None:
     """Refuse a GPU that this machine lacks; Lightning refuses unknown names."""
-    tests = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    tests: dict[str, Callable[[], bool]] = {
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+    }
     needed = list(tests) if name == "gpu" else [name] if name in tests else []
     if needed and not any(tests[kind]() for kind in needed):
         raise UserError(

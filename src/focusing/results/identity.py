@@ -141,7 +141,8 @@ def _with_windows(
 ) -> dict[str, Any]:
     """Change ``model.dynamic``, given the options that its kind got later."""
     model = config.get("model")
-    windows = model.get("dynamic") if isinstance(model, Mapping) else None
+    model = model if isinstance(model, Mapping) else {}
+    windows = model.get("dynamic")
     if not isinstance(windows, Mapping) or windows.get("kind") not in LATER_WINDOW_OPTIONS:
         return dict(config)
     changed = change(windows, LATER_WINDOW_OPTIONS[windows["kind"]])

@@ -347,7 +347,7 @@ def _check_flags(words: Sequence[str]) -> None:
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
-    parser.error = partial(Parser.error, parser)  # type: ignore[method-assign]
+    parser.error = partial(Parser.error, parser)  # type: ignore[method-assign, arg-type]
     _, unknown = parser.parse_known_args(words)
     if unknown and unknown[0].startswith("-"):
         name = unknown[0].lstrip("-").partition("=")[0]

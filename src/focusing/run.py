@@ -86,9 +86,10 @@ def train(cfg: DictConfig) -> float:
 
 def _check_accelerator(name: str) -> None:
     """Refuse a GPU that this machine lacks; Lightning refuses unknown names."""
-    tests = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    needed = list(tests) if name == "gpu" else [name] if name in tests else []
-    if needed and not any(tests[kind]() for kind in needed):
+    usable = (name in ("cuda", "gpu") and torch.cuda.is_available()) or (
+        name in ("mps", "gpu") and torch.backends.mps.is_available()
+    )
+    if name in ("cuda", "gpu", "mps") and not usable:
         raise UserError(
             f"trainer.accelerator={name}: torch finds no such device here; use "
             "trainer.accelerator=cpu or auto."

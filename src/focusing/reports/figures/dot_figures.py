@@ -234,8 +234,9 @@ def timing_charts(runs: Runs) -> Charts:
         caption = (
             f"Each network and its dense twin took turns in one process on {devices}: medians "
             f"of {join_distinct(row['rounds'] for row in rows)} rounds, from the first to the "
-            "third quartile. Test: as trained over folded, which is a dense network. Grey bars: "
-            "the paper's, on a Tesla K40."
+            "third quartile. Test: as trained over folded, which is a dense network; windows are "
+            "compared with the dense network on the whole frame. Grey bars: the paper's, on a "
+            "Tesla K40."
         )
         yield chart(edition, ("timing",), TIMING_TITLE, caption, rows, partial(_draw_timing, rows))
 

@@ -1,8 +1,8 @@
-"""Write REPRODUCTION.md, and what README says of it: python results/quote.py, or make results.
+"""Write REPRODUCTION.md, docs/beyond.md and what README says of them: make results.
 
-The texts are templates beside this file (``reproduction.md.j2``, ``readme.md.j2``). Every number in
-them is looked up in the tables of ``results/report``: ``row(table, column=value).mean``. A sentence
-that is true of some numbers only stands in ``{% call claim(condition) %} ... {% endcall %}``: if
+The texts are templates beside this file (``*.md.j2``). Every number in them is looked up in the
+tables of ``results/report``: ``row(table, column=value).mean``. A sentence that is true of some
+numbers only stands in ``{% call claim(condition) %} ... {% endcall %}``: if
 new records make the condition false, this command and the tests name the sentence.
 """
 
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 def main() -> int:
-    """Write both texts; 1 if the records contradict a sentence."""
+    """Write the texts; 1 if the records contradict a sentence."""
     texts, false = written()
     for name, content in texts.items():
         (ROOT / name).write_text(content)
@@ -68,7 +68,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         keep_trailing_newline=True,
     )
     lookups = (row, rows, chosen, first_of, size_of, differences, significant, outcomes)
-    measured = (speed, network_speed, processors)
+    measured = (optimism, sources, speed, network_speed, processors)
     environment.globals.update({tool.__name__: tool for tool in (claim, *lookups, *measured)})
     environment.globals.update(
         paper=paper(),
@@ -95,6 +95,7 @@ def written() -> tuple[dict[str, str], list[str]]:
     around = (ROOT / "README.md").read_text()
     texts = {
         "REPRODUCTION.md": _filled(environment.get_template("reproduction.md.j2").render()),
+        "docs/beyond.md": _filled(environment.get_template("beyond.md.j2").render()),
         "README.md": BLOCK.sub(
             lambda mark: f"{mark[1]}{_spaced(blocks[mark[2]], mark[0])}{mark[3]}", around
         ),
@@ -280,6 +281,25 @@ def outcomes() -> dict[str, list[str]]:
     return {**by_verdict, "open": unknown}
 
 
+def optimism() -> dict[str, Any]:
+    """By how much the best test epoch is better than validation's choice, dense and focused."""
+    kinds = {"dense": ("dense",), "focused": ("focus_s", "focus_c", "focus_2d")}
+    means: dict[str, Any] = {}
+    for kind, models in kinds.items():
+        those = [
+            row for row in rows("optimism_full_text", unit="percent") if row["model"] in models
+        ]
+        n = sum(row["n"] for row in those)
+        means[kind] = {"mean": sum(row["n"] * row["optimism"] for row in those) / n, "n": n}
+    return {**means, "data": len({row["data"] for row in those})}
+
+
+def sources(kind: str) -> list[str]:
+    """Data sets of Tables 2 to 4 whose files are ``official`` or ``local``."""
+    known = [(claimed["data"], claimed["ours"]) for claimed in differences() if claimed["ours"]]
+    return list(dict.fromkeys(CALLED[data] for data, ours in known if ours["source"] == kind))
+
+
 def _means(record: Row, series: str) -> str:
     unit = " %" if record["unit"] == "percent" else ""
     other = record["mean"] - record["difference"]
@@ -359,12 +379,13 @@ def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:
     return min(gains), max(gains)
 
 
-def network_speed(sparsity: float, batch: int) -> tuple[float, float]:
-    """The same of the whole pruned network, for one size of batches."""
+def network_speed(sparsity: float, batch: int | None = None) -> tuple[float, float]:
+    """The same of the whole pruned network, for batches of a size or of 32 and more."""
     gains = [
         network["sparse"][1]
         for network in _measured("network")
-        if (network["sparsity"], network["batch"]) == (sparsity, batch)
+        if network["sparsity"] == sparsity
+        and (network["batch"] >= 32 if batch is None else network["batch"] == batch)
     ]
     return min(gains), max(gains)
 

@@ -24,16 +24,17 @@ BINS = 20
 def window_charts(runs: Runs) -> Charts:
     """Windows of a median run, for every network with its experiment's own options.
 
-    The network that gains most over its dense twin, if any does, also gets a film.
+    The one that gains most over its dense twin, if any does, also gets a film.
     """
+    shown = [
+        (edition, setting)
+        for edition, setting in runs.settings()
+        if "windows" in setting.runs[0].measured and is_unchanged(setting)
+    ]
+    gains = [_gain(edition, setting) for edition, setting in shown]
+    filmed = shown[gains.index(max(gains))][1] if max(gains, default=0.0) > 0 else None
     for edition in runs.editions:
-        settings = [
-            setting
-            for setting in edition.settings
-            if "windows" in setting.runs[0].measured and is_unchanged(setting)
-        ]
-        better = [setting for setting in settings if _gain(edition, setting) > 0]
-        filmed = max(better, key=partial(_gain, edition), default=None)
+        settings = [setting for its_edition, setting in shown if its_edition is edition]
         for number, setting in enumerate(settings, start=1):
             run, arrays = median_run(setting.runs, FILE), None
             with runs.skip_damaged():

@@ -11,6 +11,7 @@ import yaml
 
 from focusing.compose import check_config, compose_config
 from focusing.experiments.listing import expand_command
+from focusing.experiments.table1_trials import apply_trial
 from focusing.results.collect import find_published
 from tests.integration.forked import run_forked
 
@@ -48,7 +49,9 @@ def test_commands_compose_and_finished_entries_are_published(entry: dict[str, st
     assert len(jobs) > 1
     if entry["state"] == "done":
         for job in (jobs[0], jobs[-1]):
-            config = check_config(compose_config(*job, f"sweep.archive={ROOT / 'results'}"))
+            composed = compose_config(*job, f"sweep.archive={ROOT / 'results'}")
+            apply_trial(composed)
+            config = check_config(composed)
             if "on_missing" in config["data"]:
                 config["data"]["on_missing"] = "error"  # as it is recorded when the files exist
             assert find_published(config) is not None, job

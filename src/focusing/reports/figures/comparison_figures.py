@@ -255,7 +255,7 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
             dots.append(
                 Dot(place, point["difference"], SERIES[point["series"]][1:], point.get("low"),
                     point.get("high"), hollow=not point["as_published"],
-                    shift=0.27 * (rank - (len(in_row) - 1) / 2),
+                    shift=min(0.27, 0.8 / len(in_row)) * (rank - (len(in_row) - 1) / 2),
                     note=f"n={point['n']}" if few else "")
             )  # fmt: skip
     plotting.draw_dots(axes, dots, [name or group for group, name in rows], height, size=3)

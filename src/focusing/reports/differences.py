@@ -41,7 +41,8 @@ class Difference:
         unit: of the difference.
         value: difference of the means.
         interval: its 95 % interval.
-        p: Holm-corrected; None if there are too few runs for a test.
+        p: Holm-corrected; of the resampled test, where splits overlap, if that is larger; None if
+            there are too few runs for a test.
         n: numbers of runs of both models, or of pairs.
         shown: whether to show it if the reader chose no protocol.
     """
@@ -155,7 +156,7 @@ def _differences(edition: Edition) -> Iterator[Difference]:
                 unit=setting.unit,
                 value=test.difference,
                 interval=test.interval,
-                p=test.p_holm,
+                p=test.p_decisive,
                 n=test.n,
                 shown=protocol == preferred,
             )

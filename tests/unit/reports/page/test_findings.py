@@ -10,6 +10,7 @@ from focusing.reports.figures.dot_figures import table_charts
 from focusing.reports.page.overview import Verdict, verdicts
 from focusing.reports.tables.trial_tables import trial_tables
 from focusing.results.collect import collect
+from focusing.results.stats import paired_p, resampled_p
 from tests.unit.reports.records import add_run, add_runs, charts_of
 from tests.unit.reports.test_tables_experiments import add_rescue_runs
 from tests.unit.reports.test_tables_trials import add_trial
@@ -22,6 +23,21 @@ def all_verdicts(folder: Path) -> list[Verdict]:
 
 
 class TestFocusedAgainstDense:
+    def test_overlapping_splits_are_judged_by_the_larger_p(self, tmp_path: Path) -> None:
+        splits = {"data.split": "random", "data.split_seed": None}  # each seed splits anew
+        gaps = (0.010, 0.016, 0.022)
+        models = {"dense": [0.5] * 3, "focus_s": [0.5 + gap for gap in gaps]}
+        add_runs(tmp_path, "mine", "lfw", models, options=splits)
+        [finding] = findings(collect([tmp_path]))
+        [row] = [row for row in finding.rows if row.shown]
+        points = [100 * gap for gap in gaps]
+        paired, resampled = paired_p(points), resampled_p(points, 25 / 100)
+        assert paired is not None
+        assert resampled is not None
+        assert paired < 0.05 < resampled
+        assert row.p == pytest.approx(resampled)
+        assert row.verdict == "unclear"
+
     def test_the_paper_on_faces(self, tmp_path: Path) -> None:
         dense = [0.6961, 0.6992, 0.6992, 0.7055, 0.6929]
         focused = [0.7339, 0.7417, 0.7543, 0.7528, 0.7386]

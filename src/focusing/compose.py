@@ -368,10 +368,10 @@ def _nested_option(key: str, config: Any) -> str | None:
     """The option of a group that ends with a name, such as optim.lr or trainer.max_epochs."""
     names = [name.rpartition(".") for name, _ in iter_leaves(OmegaConf.to_container(config))]
     names = [name for name in names if not name[0].startswith("hydra")]
-    found = [name for name in names if name[2] == key]
-    found = found or [name for name in names if name[2].endswith(f"_{key}")]
-    found.sort(key=lambda name: (name[0].count("."), len(name[2])))
-    return "".join(found[0]) if found else None
+    matches = [name for name in names if name[2] == key]
+    matches = matches or [name for name in names if name[2].endswith(f"_{key}")]
+    matches.sort(key=lambda name: (name[0].count("."), len(name[2])))
+    return "".join(matches[0]) if matches else None
 
 
 def _wrong_option(error: OmegaConfBaseException) -> str:

@@ -278,6 +278,14 @@ def test_settings_are_rows_with_single_runs(
     assert list(axes.lines[0].get_xdata()) == pytest.approx([90, 91.7])
 
 
+def test_long_names_of_settings_leave_room_for_the_panel(tmp_path: Path) -> None:
+    for name in ("short", "a value with a name that is as long as half a page is wide"):
+        add_run(tmp_path, "mine", "mnist", "focus_s", 0, [0.5], options={"model.focus": name})
+    figure = drawn(figures_of(tmp_path)["mine_full_text_best_test"])
+    figure.draw_without_rendering()  # lays it out
+    assert figure.axes[0].get_position().width * figure.get_figwidth() > 2  # inches
+
+
 def test_many_data_sets_are_drawn_in_rows_of_panels(tmp_path: Path) -> None:
     data_sets = ("mnist", "clt", "cifar10", "fashion", "lfw")
     for data in data_sets:

@@ -58,8 +58,8 @@ MAX_SETTING_ROWS, MAX_OPTIMISM_ROWS = 40, 48
 """Most rows of a figure; the table has all."""
 MAX_COLUMNS = 3
 """Most panels side by side; their rows have long names."""
-MAX_NAME = 80
-"""Most characters of a row's name."""
+MAX_NAME, MAX_COLUMN_NAME = 80, 40
+"""Most characters of a row's name, and of one that leaves room for a panel in a column's width."""
 OPTIMISM_TITLE = "How much the best test epoch flatters"
 TIMING_TITLE = "Time of focused networks relative to dense ones"
 TIMING_KINDS = {
@@ -194,7 +194,8 @@ def _draw_settings(scored: Mapping[Setting, Row], protocol: str) -> Figure:
     distinct = list(dict.fromkeys(names.values()))
     stuck = len(places) == 1 and any(map(any, map(_stuck_shares, settings)))
     count = len(places) + stuck
-    width = plotting.PAGE_WIDTH if count > 1 else COLUMN_WIDTH
+    wide = count > 1 or max(map(len, distinct)) > MAX_COLUMN_NAME
+    width = plotting.PAGE_WIDTH if wide else COLUMN_WIDTH
     height = 0.8 + ROW_HEIGHT * len(distinct)
     multiples = plotting.small_multiples(
         count, height, max_columns=MAX_COLUMNS, width=width, sharey=True

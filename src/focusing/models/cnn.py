@@ -17,6 +17,7 @@ from focusing.models.hidden_layers import (
     image_shape,
 )
 from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
+from focusing.nn import Dropout
 
 
 class CNN(Network):
@@ -69,12 +70,12 @@ class CNN(Network):
             channels = count
         self.pool = nn.MaxPool2d(pool)
         self.flatten = ChannelsLast()
-        self.dropout1 = nn.Dropout(dropout[0])
+        self.dropout1 = Dropout(dropout[0])
         self.hidden = classifier_layer((height // pool, width // pool, channels), hidden, focus)
         if batch_norm:
             self.norm = nn.BatchNorm1d(hidden)
         self.relu = nn.ReLU()
-        self.dropout2 = nn.Dropout(dropout[1])
+        self.dropout2 = Dropout(dropout[1])
         self.output = dense_layer(hidden, outputs)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from focusing.config import Share
 from focusing.models.hidden_layers import dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
-from focusing.nn import AnchoredLinear, FocusedLinear
+from focusing.nn import AnchoredLinear, Dropout, FocusedLinear
 from focusing.nn.init import initial_mu
 
 
@@ -73,7 +73,7 @@ class MLP(Network):
             options["topology"] = resolve_topology(options["topology"], self.shape)
         layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
         if input_dropout:
-            layers["dropout0"] = nn.Dropout(input_dropout)
+            layers["dropout0"] = Dropout(input_dropout)
         width = self.inputs
         for index, neurons in enumerate(hidden, start=1):
             if focus is None or (focus_layers == "first" and index > 1):
@@ -92,7 +92,7 @@ class MLP(Network):
                 layers[f"norm{index}"] = nn.BatchNorm1d(neurons)
             layers[f"relu{index}"] = nn.ReLU()
             if index <= len(dropout) and dropout[index - 1]:
-                layers[f"dropout{index}"] = nn.Dropout(dropout[index - 1])
+                layers[f"dropout{index}"] = Dropout(dropout[index - 1])
             width = neurons
         layers["output"] = dense_layer(width, outputs)
         for name, module in layers.items():

@@ -20,6 +20,7 @@ from focusing.config import AtLeastOne, Share
 from focusing.errors import UserError
 from focusing.models.hidden_layers import classifier_layer, dense_layer, focused, image_shape
 from focusing.models.network import Inputs, Network, channels_first
+from focusing.nn import Dropout
 from focusing.validation import check_regular
 
 VGG16_FILTERS = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
@@ -85,7 +86,7 @@ class Transfer(Network):
         self.hidden = classifier_layer([kind.filters + 2 * pad], hidden, focus)
         self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
         self.relu = nn.ReLU()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = dense_layer(hidden, outputs)
         if pretrained:
             load_features(self.features, features, weights)

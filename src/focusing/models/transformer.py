@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from focusing.config import AtLeastOne, Share
 from focusing.models.hidden_layers import dense_layer, image_shape
 from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
-from focusing.nn import FocusedAttention
+from focusing.nn import Dropout, FocusedAttention
 
 
 class Transformer(Network):
@@ -104,7 +104,7 @@ class Block(nn.Module):
         self.norm1, self.attention = nn.LayerNorm(width), attention
         self.norm2, self.expand = nn.LayerNorm(width), nn.Linear(width, hidden)
         self.contract = nn.Linear(hidden, width)
-        self.dropout, self.gelu = nn.Dropout(dropout), nn.GELU()
+        self.dropout, self.gelu = Dropout(dropout), nn.GELU()
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map (N, tokens, width) to the same shape."""

@@ -2,6 +2,7 @@
 
 from focusing.nn.anchored import AnchoredLinear
 from focusing.nn.attention import FocusedAttention
+from focusing.nn.dropout import Dropout
 from focusing.nn.dynamic import DynamicFocus
 from focusing.nn.inference import to_inference
 from focusing.nn.linear import FocusedLinear
@@ -14,6 +15,7 @@ from focusing.nn.windows import WindowReader, Windows
 __all__ = [
     "AnchoredLinear",
     "BandedLinear",
+    "Dropout",
     "DynamicFocus",
     "FocusConstraint",
     "FocusedAttention",

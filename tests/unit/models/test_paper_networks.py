@@ -16,6 +16,7 @@ from focusing.models import (
     focused_fasttext,
     focused_mlp,
 )
+from focusing.nn import Dropout
 from tests.unit.models.small import FOCUS
 
 
@@ -26,8 +27,8 @@ def kinds(net: nn.Module) -> list[type]:
 def test_order_of_mlp_layers() -> None:
     assert kinds(MLP(4, 2, [3, 3], input_dropout=0.2, dropout=[0.25])) == [
         nn.Flatten,
-        nn.Dropout,
-        *(nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout),
+        Dropout,
+        *(nn.Linear, nn.BatchNorm1d, nn.ReLU, Dropout),
         *(nn.Linear, nn.BatchNorm1d, nn.ReLU),
         nn.Linear,
     ]
@@ -79,7 +80,7 @@ def test_order_of_cnn_layers() -> None:
     assert layers == [
         *(nn.Conv2d, nn.ReLU, nn.Conv2d, nn.ReLU, nn.MaxPool2d),
         layers[5],  # flattens
-        *(nn.Dropout, nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Dropout, nn.Linear),
+        *(Dropout, nn.Linear, nn.BatchNorm1d, nn.ReLU, Dropout, nn.Linear),
     ]
     assert nn.BatchNorm1d not in kinds(CNN((8, 8, 1), 3, batch_norm=False))
     net = CNN((8, 8), 3, dropout=[0.1, 0.4])

@@ -1,5 +1,7 @@
 """Options that a trainer refuses, and the size of evaluation batches."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -65,3 +67,17 @@ def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:
 )
 def test_large_images_are_evaluated_in_small_batches(shape: tuple[int, ...], samples: int) -> None:
     assert evaluation_batch(Split(torch.zeros(1, *shape), torch.zeros(1))) == samples
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="huge pages of Linux")
+def test_large_tensors_are_put_in_huge_pages() -> None:
+    """In time: torch decides at the first tensor. It puts what may be in huge pages on a page."""
+    code = """
+import mmap, torch, focusing.run
+tensors = [torch.ones(2**20 + 100 * k) for k in range(5)]
+print(max(tensor.data_ptr() % mmap.PAGESIZE for tensor in tensors))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "0\n"

@@ -62,8 +62,9 @@ TICKS = (-10, -3, -1, 0, 1, 3, 10, 30)
 TRIAL_TITLE = "Random trials, focused against dense"
 FOREST_CAPTION = (
     "Difference of test accuracy, focused − dense, in points, with 95 % intervals (not "
-    "corrected for the number of tests; none below three runs); right of zero the focused "
-    "network is better. The axis is linear up to one point and logarithmic beyond. Ours at the "
+    "corrected for the number of tests; none below three runs: their number stands at the left); "
+    "right of zero the focused network is better. The axis is linear up to one point and "
+    "logarithmic beyond. Ours at the "
     "best test epoch, as in the paper, or on held-out data; hollow where runs are shorter or "
     "have less data than the paper's. The paper's intervals are Student's, from its means and "
     "standard deviations, where these can be. Boston: by how much the mean absolute error is "
@@ -251,13 +252,16 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
         if name and place % 2:
             axes.axhspan(place - 0.5, place + 0.5, color="0.97", lw=0, zorder=0)
         for rank, point in enumerate(in_row):
-            few = point.get("n") is not None and point.get("low") is None
             dots.append(
                 Dot(place, point["difference"], SERIES[point["series"]][1:], point.get("low"),
                     point.get("high"), hollow=not point["as_published"],
-                    shift=min(0.27, 0.8 / len(in_row)) * (rank - (len(in_row) - 1) / 2),
-                    note=f"n={point['n']}" if few else "")
+                    shift=min(0.27, 0.8 / len(in_row)) * (rank - (len(in_row) - 1) / 2))
             )  # fmt: skip
+        few = [point for point in in_row if point.get("n") and point.get("low") is None]
+        for rank, point in enumerate(few):  # at the left: beside the markers they would overlap
+            axes.annotate(f"n={point['n']}", (0, place), (3 + 16 * rank, 0), va="center",
+                          xycoords=axes.get_yaxis_transform(), textcoords="offset points",
+                          fontsize=6, color=SERIES[point["series"]][1])  # fmt: skip
     plotting.draw_dots(axes, dots, [name or group for group, name in rows], height, size=3)
     axes.axvline(0, color="k", lw=0.7, zorder=1)
     for label, (_, name) in zip(axes.get_yticklabels(), rows, strict=True):

@@ -38,7 +38,7 @@ lint: venv-all ## check style, types and layering
 	$(VENV)/bin/lint-imports
 
 bench: venv-all ## measure speed and memory: make bench ARGS=layer for one of benchmarks/
-	for name in $(or $(ARGS),layer launches loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
+	for name in $(or $(ARGS),layer step launches loop table1 inference sweep report); do $(RUN) benchmarks/$$name.py || exit 1; done
 
 docs: venv-all ## build the documentation in site/; then open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import fx, nn
 
+from benchmarks import step
+from focusing.models import MLP
 from focusing.nn import Dropout
 from focusing.nn.dropout import MIN_VALUES
 
@@ -82,3 +84,12 @@ def test_compiles_as_that_of_torch() -> None:
     output = compiled(x)
     torch.manual_seed(0)
     torch.testing.assert_close(output, nn.Dropout(0.5)(x))
+
+
+@pytest.mark.parametrize("without", step.VARIANTS)
+def test_benchmark(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
+    net = MLP(8, 10, [4], dropout=[0.5])
+    monkeypatch.setattr(step, "NETWORKS", {"small": lambda: net})
+    monkeypatch.setattr(step, "BATCH", 4)
+    assert step.measure(without, steps=1)["small"] > 0
+    assert isinstance(net.dropout1, Dropout) == (without != "fast dropout")

@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 
 from focusing.compose import compose_config
+from focusing.drawing import LayerFoci
 from focusing.reports.archive import write_archives
 from focusing.reports.figures.chart import Chart
 from focusing.reports.figures.gallery import all_figures
-from focusing.reports.figures.weight_figures import image_shape, three_neurons
+from focusing.reports.figures.weight_figures import (
+    _draw_weight_pictures,
+    image_shape,
+    three_neurons,
+)
 from focusing.reports.foci import read_foci
 from focusing.reports.tables.files import all_tables, markdown
 from focusing.results.collect import Collection, collect
@@ -146,6 +151,30 @@ def test_weights_in_the_picture_are_those_of_the_record(
     at = float(foci.mu[-1, foci.shown[three[0]], 0]) * (36 * 36 - 1)
     assert crosses[0].get_ydata()[0] == at // 36
     assert crosses[0].get_xdata()[0] == pytest.approx(at % 36)
+
+
+def test_weights_of_foci_in_the_plane_are_pictures() -> None:
+    rows, columns = np.mgrid[0:1:6j, 0:1:8j]
+    foci = LayerFoci(
+        "hidden1",
+        epochs=np.array([5]),
+        tau=np.column_stack([rows.ravel(), columns.ravel()]),
+        mu=np.array([[[0.2, 0.4], [0.6, 0.7], [0.8, 0.2]]]),
+        sigma=np.full((1, 3, 2), 0.1),
+        focus="gaussian",
+        normalizer="l2",
+        shown=np.arange(3),
+        last=np.random.default_rng(0).normal(size=(3, 48)),
+    )
+    _, *pictures, bar = _draw_weight_pictures(foci, (6, 8, 1)).axes
+    for neuron, axes in enumerate(pictures):
+        picture = np.asarray(axes.images[0].get_array())
+        assert np.array_equal(picture, foci.last[neuron].reshape(6, 8))
+        assert f"neuron {neuron}" in axes.get_title("left")
+        (cross,) = axes.lines
+        centre = [cross.get_ydata()[0] / 5, cross.get_xdata()[0] / 7]
+        assert centre == pytest.approx(foci.mu[0, neuron])
+    assert bar.get_ylim()[1] == pytest.approx(np.abs(foci.last).max())
 
 
 @pytest.mark.parametrize(

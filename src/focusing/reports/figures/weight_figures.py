@@ -47,6 +47,15 @@ WEIGHT_MODELS = ("focus_s", "focus_2d")
 WEIGHT_EXPERIMENTS = ("table2_simple", "topology", "sparsity", "n_hidden")
 """Experiments that are preferred for weights of a data set."""
 WEIGHT_TITLE = "Focused weights of the first layer"
+LINE_CAPTION = (
+    "(a) Focused weights phi o W of {} of {} neurons, evenly chosen, in the order of their "
+    "centres. (b) Three of them; grey: their foci phi, scaled. (c) The same foci in the picture, "
+    "in the colours of the neurons; + centre. (d) Their weights, absolute values."
+)
+PLANE_CAPTION = (
+    "(a) Foci phi of three of {1} neurons, in their colours; + centre. (b) to (d) Their focused "
+    "weights phi o W; of colours, the mean."
+)
 CENTRES_ON_LINE = (1 / 6, 1 / 2, 5 / 6)
 CENTRES_IN_PLANE = ((0.25, 0.3), (0.5, 0.7), (0.75, 0.3))
 """Where to look for the three neurons that are drawn one by one."""
@@ -156,15 +165,15 @@ def _weight_chart(
         for neuron, weights in zip(foci.shown, foci.last, strict=True)
     ]
     sources = {other.source for other in edition.runs if other.data == run.data}
+    in_plane = foci.dimensions > 1
+    draw = _draw_weight_pictures if in_plane else _draw_weights
     return chart(
         edition, ("weights", run.data, run.model, *([run.source] if len(sources) > 1 else [])),
         f"{WEIGHT_TITLE}: {data_name(run.data)}, {model_name(run.model)}",
         f"{data_name(run.data)} ({run.source}), layer {foci.layer} after training, "
-        f"{describe_run(run, setting.runs)}. (a) Focused weights phi o W of {len(foci.shown)} of "
-        f"{foci.neurons} neurons, evenly chosen, in the order of their centres. (b) Three of them; "
-        "grey: their foci phi, scaled. (c) The same foci in the picture, in the colours of the "
-        "neurons; + centre. (d) Their weights, absolute values.",
-        rows, partial(_draw_weights, foci, shape), data=[run.data], model=[run.model],
+        f"{describe_run(run, setting.runs)}. "
+        + (PLANE_CAPTION if in_plane else LINE_CAPTION).format(len(foci.shown), foci.neurons),
+        rows, partial(draw, foci, shape), data=[run.data], model=[run.model],
     )  # fmt: skip
 
 
@@ -185,6 +194,24 @@ def _draw_weights(foci: LayerFoci, shape: Shape) -> Figure:
     _draw_three_weights(grid[1], foci, three, phi, weights)
     _draw_composite(grid[2], phi, foci, three, shape, "(c) foci")
     _draw_composite(grid[3], np.abs(weights), foci, three, shape, "(d) |weights|")
+    return figure
+
+
+def _draw_weight_pictures(foci: LayerFoci, shape: Shape) -> Figure:
+    three = three_neurons(foci)
+    figure = Figure((plotting.PAGE_WIDTH, 1.75), layout="constrained")
+    grid = figure.subplots(1, 4)
+    _draw_composite(grid[0], foci.phi(-1, foci.shown[three]), foci, three, shape, "(a) foci")
+    pictures = foci.last[three].reshape(3, *shape).mean(-1)
+    limit = float(np.abs(pictures).max()) or 1.0
+    for axes, letter, k, picture, colour in zip(
+        grid[1:], "bcd", three, pictures, NEURON_COLOURS, strict=True
+    ):
+        image = signed_image(axes, picture, limit, interpolation="nearest")
+        _frame_picture(axes, f"({letter}) {_aperture(foci, k)}", color=colour, fontsize=7)
+        _mark_centre(axes, foci, k, shape)
+    bar = figure.colorbar(image, ax=grid[1:], pad=0.02, fraction=0.03)
+    bar.locator = MaxNLocator(3)
     return figure
 
 
@@ -233,23 +260,31 @@ def _draw_composite(
     axes: Axes, values: Array, foci: LayerFoci, three: Sequence[int], shape: Shape, title: str
 ) -> None:
     """Draw three neurons in their colours, each scaled to its maximum, with channels added."""
-    height, width, channels = shape
     layers = values.reshape(3, *shape).sum(-1)
     layers = layers / np.maximum(layers.max((1, 2), keepdims=True), 1e-12)
     shares = layers / np.maximum(layers.sum(0), 1)  # where foci overlap, their colours mix
     ink = 1 - np.array([to_rgb(colour) for colour in NEURON_COLOURS])
     picture = 1 - np.einsum("nhw,nc->hwc", shares, ink)
     axes.imshow(picture, interpolation="nearest")
-    axes.set(xticks=(), yticks=())
-    axes.set_title(title, loc="left")
-    axes.spines[:].set(visible=True, linewidth=0.5, color="0.6")
+    _frame_picture(axes, title)
     for k in three:
-        mu = foci.mu[-1, foci.shown[k]]
-        if len(mu) == 2:
-            row, column = mu[0] * (height - 1), mu[1] * (width - 1)
-        else:  # the line runs through the picture row by row
-            row, column = divmod(float(mu[0]) * (len(foci.tau) - 1) / channels, width)
-        axes.plot(column, row, "+", color="k", ms=6, mew=0.9)
+        _mark_centre(axes, foci, k, shape)
+
+
+def _frame_picture(axes: Axes, title: str, **style: Any) -> None:
+    axes.set(xticks=(), yticks=())
+    axes.set_title(title, loc="left", **style)
+    axes.spines[:].set(visible=True, linewidth=0.5, color="0.6")
+
+
+def _mark_centre(axes: Axes, foci: LayerFoci, k: int, shape: Shape) -> None:
+    height, width, channels = shape
+    mu = foci.mu[-1, foci.shown[k]]
+    if len(mu) == 2:
+        row, column = mu[0] * (height - 1), mu[1] * (width - 1)
+    else:  # the line runs through the picture row by row
+        row, column = divmod(float(mu[0]) * (len(foci.tau) - 1) / channels, width)
+    axes.plot(column, row, "+", color="k", ms=6, mew=0.9)
 
 
 def dead_input_charts(runs: Runs) -> Charts:

@@ -96,9 +96,12 @@ def confusion_figure(test_metrics: Mapping[str, Any]) -> Figure | None:
         image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         figure.colorbar(image, ax=axes, label="share of the true class")
         if len(counts) <= drawing.MAX_CURVES:
+            cell = 0.65 * COLUMN_WIDTH * 72 / len(counts)  # points, beside the colour bar
+            size = min(8.0, 1.5 * cell / len(f"{counts.max():.0f}"))  # a digit is 0.6 of it wide
             for (true, predicted), count in np.ndenumerate(counts):
                 shade = "w" if shares[true, predicted] > 0.5 else "k"
-                axes.text(predicted, true, f"{count:.0f}", color=shade, ha="center", va="center")
+                axes.text(predicted, true, f"{count:.0f}", color=shade, size=size, ha="center",
+                          va="center")  # fmt: skip
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(integer=True, nbins=10, min_n_ticks=1))
         axes.set(xlabel="predicted class", ylabel="true class")

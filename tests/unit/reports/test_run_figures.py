@@ -210,3 +210,14 @@ def test_the_confusion_matrix_shows_shares_of_the_true_class(classes: int) -> No
     few = {(0, 0): "3", (1, 0): "1", (0, 1): "0", (1, 1): "0"}  # column, row
     assert cells == (few if classes == 2 else {})  # of many the numbers would not fit
     assert "confusion" not in record_figures({"test_metrics": {"mae": 1.0}})
+
+
+@pytest.mark.parametrize(("classes", "count"), [(10, 1135), (10, 99), (10, 12500), (2, 600)])
+def test_counts_of_the_confusion_matrix_fit_their_cells(classes: int, count: int) -> None:
+    counts = np.full((classes, classes), count).tolist()
+    figure = record_figures({"test_metrics": {"confusion_matrix": counts}})["confusion"]
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    cell = axes.get_window_extent().width / classes
+    assert axes.texts
+    assert max(text.get_window_extent().width for text in axes.texts) < cell

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
+from focusing.clock import running_seconds
 from focusing.compose import command_flags
 from focusing.reports.names import dense_twin, without_network
 from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
@@ -57,7 +58,8 @@ class SweepStatus:
         self._interval = interval
         self._options = options or swept_options(jobs)
         self._console = console or Console(soft_wrap=True)
-        self._began = self._next = time.monotonic()
+        self._next = time.monotonic()
+        self._began = self._latest = running_seconds()
         self._bar: Progress | None = None
 
     @property
@@ -98,6 +100,8 @@ class SweepStatus:
         skipped = outcome.earlier and outcome.status == "done"
         self.counts["skipped" if skipped else outcome.status] += 1
         self._not_run += outcome.earlier
+        if not outcome.earlier:
+            self._latest = running_seconds()
         if outcome.is_better_than(self.best[1] if self.best else None):
             self.best = (job, outcome)
         if outcome.status == "failed" and not outcome.earlier and outcome.error != self._last_error:
@@ -133,11 +137,17 @@ class SweepStatus:
         return ", ".join(words)
 
     def seconds_left(self) -> float | None:
-        """Estimate the remaining time, once a job has run."""
+        """Estimate the remaining time, once a job has run; None when it is over.
+
+        At the pace of the jobs that have run, less the time since the latest of them: that time
+        belongs to the jobs that are running.
+        """
         run = self.finished - self._not_run
         if not run or self.finished >= self.total:
             return None
-        return (time.monotonic() - self._began) / run * (self.total - self.finished)
+        expected = (self._latest - self._began) / run * (self.total - self.finished)
+        left = expected - (running_seconds() - self._latest)
+        return left if left > 0 else None
 
     def _name(self, job: Job) -> str:
         return label(job.overrides, self._options)

@@ -11,6 +11,7 @@ from rich.console import Console
 from focusing import instantiate
 from focusing.errors import UserError
 from focusing.results.store import read_record, write_archive
+from focusing.sweep import status as status_module
 from focusing.sweep.jobs import Job, Outcome, number_jobs, raise_failures
 from focusing.sweep.status import SweepStatus, print_summary
 from tests.unit.reports.records import add_run
@@ -27,22 +28,41 @@ def make_status(
     return SweepStatus(OVERRIDES, interval=interval, console=console, best=best), stream
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of a sweep, in place of the real one: its only item."""
+    now = [0.0]
+    monkeypatch.setattr(status_module, "running_seconds", lambda: now[0])
+    return now
+
+
 @pytest.mark.parametrize("best", [False, True])  # a search shows the best, a grid does not
-def test_counts_best_and_time_left(best: bool) -> None:
+def test_counts_best_and_time_left(best: bool, clock: list[float]) -> None:
     status, stream = make_status(terminal=False, best=best)
     with status:
         status.add(JOBS[0], Outcome("done", earlier=True, score=0.5, metric="accuracy"))
         status.add(JOBS[4], Outcome("failed", earlier=True, error="It broke."))
         assert status.seconds_left() is None  # no job has run
         status.add(JOBS[1], Outcome("done", score=0.9, metric="accuracy"))
+        clock[0] = 4.0
         status.add(JOBS[2], Outcome("failed", error="It [broke]."))
         status.running = 1
         status.refresh()
-        assert status.seconds_left() is not None
     failed, line = stream.getvalue().splitlines()[:2]
     assert failed == "failed: seed=2: It [broke]."
-    assert line.startswith("4/5 jobs, 1 done, 2 failed, 1 skipped, 1 running, 0:0")
+    assert line.startswith("4/5 jobs, 1 done, 2 failed, 1 skipped, 1 running, 0:02 left")
     assert line.endswith("best 0.9 (seed=1)") == best
+
+
+def test_time_left_falls_while_a_job_runs(clock: list[float]) -> None:
+    status, _ = make_status(terminal=False)
+    clock[0] = 600.0
+    status.add(JOBS[0], Outcome("done"))
+    assert status.seconds_left() == 4 * 600
+    clock[0] = 900.0  # half-way through the second job
+    assert status.seconds_left() == 4 * 600 - 300
+    clock[0] = 4000.0  # it takes longer than all jobs should
+    assert status.seconds_left() is None
 
 
 def test_log_interval_and_lowest_error_is_best() -> None:

@@ -259,9 +259,9 @@ def _draw_forest_panel(axes: Axes, points: Rows, height: int) -> None:
             )  # fmt: skip
         few = [point for point in in_row if point.get("n") and point.get("low") is None]
         for rank, point in enumerate(few):  # at the left: beside the markers they would overlap
-            axes.annotate(f"n={point['n']}", (0, place), (3 + 16 * rank, 0), va="center",
+            axes.annotate(f"n={point['n']}", (0, place), (2 + 14 * rank, 0), va="center",
                           xycoords=axes.get_yaxis_transform(), textcoords="offset points",
-                          fontsize=6, color=SERIES[point["series"]][1])  # fmt: skip
+                          fontsize=5.5, color=SERIES[point["series"]][1])  # fmt: skip
     plotting.draw_dots(axes, dots, [name or group for group, name in rows], height, size=3)
     axes.axvline(0, color="k", lw=0.7, zorder=1)
     for label, (_, name) in zip(axes.get_yticklabels(), rows, strict=True):

@@ -62,9 +62,12 @@ def write_archives(collection: Collection, out: Path) -> None:
         done = [run for run in runs if run.status == "done"]
         plain = editions_of(run for run in done if run.trial is None)
         large = [edition for edition in plain if edition.size not in SMALL_SIZES]
-        shown = {median_run(setting.runs) for edition in large for setting in edition.settings}
+        settings = [setting.runs for edition in large for setting in edition.settings]
+        files = {path.name for run in runs for path in run.path.glob("*.npz")}
+        shown = {(median_run(replicates, file), file) for replicates in settings for file in files}
         for run in runs:
-            _write_arrays(run, safe_join(folder, *names[run]), whole=run in shown)
+            of_run = {file for file in files if (run, file) in shown}
+            _write_arrays(run, safe_join(folder, *names[run]), of_run)
 
 
 def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
@@ -85,31 +88,42 @@ def _folders(runs: Sequence[Run], folder: Path) -> dict[Run, tuple[str, str]]:
     return names
 
 
-def _write_arrays(run: Run, folder: Path, *, whole: bool) -> None:
-    """Write the arrays of a run, thinned and in half precision, which is enough for figures."""
+def _write_arrays(run: Run, folder: Path, shown: set[str]) -> None:
+    """Write the arrays of a run, thinned and in half precision, which is enough for figures.
+
+    Arrays that figures no longer show are removed, or else every new seed would add some.
+    """
     for path in sorted(run.path.glob("*.npz")):
-        if path.parent == folder or run.trial is not None:  # no figure shows trials
+        if run.trial is not None:  # no figure shows trials
             continue
+        archived = folder / path.name
         try:
-            if path.name == FOCI:
-                read_layers(path)
-            arrays = read_arrays(path)
+            content = path.read_bytes() if path == archived else _thinned(path)
         except DamagedError as error:
             print(f"Left out: {printable(str(error))}", file=sys.stderr)
             continue
-        if path.name == FOCI:
-            arrays = _thin(arrays)
-        # Positions (tau) stay in full precision: inputs lie close together.
-        rounded = {
-            name: array.astype(np.float16)
-            for name, array in arrays.items()
-            if array.dtype == np.float32 and not name.endswith("/tau")
-        }
-        content = io.BytesIO()
-        np.savez_compressed(content, allow_pickle=False, **(arrays | rounded))
-        if whole or content.getbuffer().nbytes <= SMALL_BYTES:
+        if path.name not in shown and len(content) > SMALL_BYTES:
+            archived.unlink(missing_ok=True)
+        elif path != archived:
             folder.mkdir(parents=True, exist_ok=True)
-            atomic_write(folder / path.name, content.getbuffer(), sync=False)
+            atomic_write(archived, content, sync=False)
+
+
+def _thinned(path: Path) -> bytes:
+    """The content of an ``.npz`` file for an archive."""
+    arrays = read_arrays(path)
+    if path.name == FOCI:
+        read_layers(path)  # raises if they are damaged
+        arrays = _thin(arrays)
+    # Positions (tau) stay in full precision: inputs lie close together.
+    rounded = {
+        name: array.astype(np.float16)
+        for name, array in arrays.items()
+        if array.dtype == np.float32 and not name.endswith("/tau")
+    }
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **(arrays | rounded))
+    return content.getvalue()
 
 
 def _thin(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def test_foci_are_thinned_and_stay_readable(
     np.testing.assert_allclose(foci.last, whole.last[rows], atol=3e-4)
 
 
-def test_large_arrays_are_kept_of_the_best_run_alone_and_not_of_a_small_size(
+def test_large_arrays_are_kept_of_the_median_run_alone_and_not_of_a_small_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("focusing.reports.archive.SMALL_BYTES", 0)
@@ -122,6 +122,10 @@ def test_large_arrays_are_kept_of_the_best_run_alone_and_not_of_a_small_size(
         main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
         kept = sorted((tmp_path / "results").rglob("focus.npz"))
         assert [item.parent.name for item in kept] == ["seed=17"]
+    add_foci(add_run(tmp_path / "outputs", "e", "dna", "focus_s", 51, [0.5]))  # the new median
+    main([str(tmp_path / "outputs" / "e"), "--out", str(tmp_path / "results")])
+    [kept] = sorted((tmp_path / "results").rglob("focus.npz"))
+    assert kept.parent.name == "seed=51"
 
 
 def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:

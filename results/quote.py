@@ -83,6 +83,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         diff=signed,
         p=p_value,
         interval=interval,
+        off_paper=off_paper,
         tested=tested,
         runs=runs,
         listed=listed,
@@ -181,6 +182,8 @@ def size_of(name: str) -> str:
 def chosen(experiment: str, data: str, model: str, series: str = "text") -> Row | None:
     """The runs of a cell of the paper that are nearest to its settings; None: there are none.
 
+    ``published`` is the paper's difference from the dense network.
+
     Args:
         experiment: a table of the paper.
         data: the data set.
@@ -190,7 +193,16 @@ def chosen(experiment: str, data: str, model: str, series: str = "text") -> Row 
     variant = "author" if series == "author" else "text"
     every = [row for size in SIZES for row in table(f"{experiment}_{size}_{variant}")]
     same = [row for row in every if (row["data"], row["model"]) == (data, model)]
-    return closest_to_paper(same, series)  # type: ignore[return-value]
+    closest = closest_to_paper(same, series)
+    if closest is None:
+        return None
+    return {**closest, "published": published_gap(experiment, data, model)}
+
+
+def published_gap(experiment: str, data: str, model: str) -> float:
+    """The paper's mean of a network minus that of the dense one."""
+    cells = published_tables()[experiment].cells[data]
+    return cells[model].mean - cells[next(iter(cells))].mean
 
 
 def significant(record: Row) -> bool:
@@ -203,9 +215,8 @@ def differences() -> Iterator[Row]:
     """Focused − dense of each data set in Tables 2 to 4: the paper's, ours, and a verdict."""
     for experiment, published in published_tables().items():
         for data, cells in published.cells.items():
-            dense, *models = cells
-            model, test = models[-1], published.tests[data]
-            gap = cells[model].mean - cells[dense].mean
+            model, test = list(cells)[-1], published.tests[data]
+            gap = published_gap(experiment, data, model)
             better = (gap > 0) != (data == "boston")
             said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
             about = {"experiment": experiment, "data": data, "model": model, "said": said}
@@ -253,32 +264,44 @@ def artefact(record: Row) -> bool:
     return any(epoch["highest"] > ARTEFACT for epoch in rows(course, **same))
 
 
-def outcomes() -> dict[str, list[str]]:
+def outcomes() -> dict[str, Any]:
     """Data sets on which the focused network is better, worse, or neither; and those still open.
 
-    On held-out data where there are such runs with no other settings, else at the best test epoch,
-    as in the paper.
+    By the settings of the text and of the author's code. On held-out data where there are such runs
+    with no other settings, else at the best test epoch, as in the paper.
     """
-    by_verdict: dict[str, list[str]] = {name: [] for name in SEEN}
-    names: dict[str, bool] = {}  # whether anything is known
+    by_verdict: dict[str, dict[str, list[str]]] = {
+        series: {name: [] for name in SEEN} for series in ("text", "author")
+    }
+    known: dict[str | None, dict[str, bool]] = {}  # by network and data set
     for claimed in differences():
-        network = NETWORKS.get(claimed["model"])
-        name = f"{CALLED[claimed['data']]} with {network}" if network else CALLED[claimed["data"]]
+        network, name = NETWORKS.get(claimed["model"]), CALLED[claimed["data"]]
         ours = claimed["ours"]
         if claimed["series"] == "text" and ours:
             held = chosen(claimed["experiment"], claimed["data"], claimed["model"], "holdout")
             if held and (held["size"], held["options"]) == ("full", ours["options"]):
                 ours = held if outcome(held) else ours
         seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
+        names = known.setdefault(network, {})
         names[name] = names.get(name, False) or seen is not None
         if seen:
-            by_verdict[seen].append(f"{name} ({_means(ours, claimed['series'])})")
-    unknown = [name for name, known in names.items() if not known]
-    for network in NETWORKS.values():
-        those = [name for name in names if name.endswith(f" with {network}")]
-        if not any(names[name] for name in those):  # one word rather than a long list
-            unknown = [name for name in unknown if name not in those] + [network]
-    return {**by_verdict, "open": unknown}
+            whole = f"{name} with {network}" if network else name
+            by_verdict[claimed["series"]][seen].append(
+                f"{whole} ({_means(ours, claimed['series'])})"
+            )
+    return {**by_verdict, "open": [*_unknown(known)]}
+
+
+def _unknown(known: dict[str | None, dict[str, bool]]) -> Iterator[str]:
+    """Data sets of which nothing is known, together for each network."""
+    for network, names in known.items():
+        unknown = [name for name in names if not names[name]]
+        if network is None:
+            yield from unknown
+        elif len(unknown) == len(names):
+            yield network
+        elif unknown:
+            yield f"{network} on {listed(unknown)}"
 
 
 def optimism() -> dict[str, Any]:
@@ -305,9 +328,11 @@ def _means(record: Row, series: str) -> str:
     other = record["mean"] - record["difference"]
     remarks = [
         " on held-out data" if record["protocol"] == "holdout" else "",
-        " with the author's settings" if series == "author" else "",
         _changed(record),
     ]
+    if series == "author":
+        gap, published = (signed(record[name], 1) for name in ("difference", "published"))
+        remarks.append(f"; {gap} points, paper {published}, n = {record['n']:.0f}")
     return f"{number(record['mean'])} against {number(other)}{unit}{''.join(remarks)}"
 
 
@@ -338,6 +363,11 @@ def told(record: Row, digits: int = 1) -> str:
     """A difference with its interval, if it has one, and its runs."""
     about = "; ".join(filter(None, (interval(record, digits), runs(record))))
     return f"{signed(record['difference'], digits)} ({about})"
+
+
+def off_paper(record: Row) -> float:
+    """How far the difference from the dense network is from the paper's, in points."""
+    return abs(record["difference"] - record["published"])
 
 
 def tested(record: Row) -> str:

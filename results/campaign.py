@@ -1,15 +1,20 @@
 """Runs the queue of long experiments behind REPRODUCTION.md: make campaign.
 
 Each entry of results/campaign.yaml is a command of the framework. Runs that are published in
-results/ count as finished, so a new machine begins with the first run that is not. When an entry
-ends or is stopped, the records of its finished runs are archived and committed. Ctrl-C stops the
-queue, and the same command continues it. While the file outputs/.pause exists, nothing runs: create
-it before a benchmark.
+results/ count as finished, so a new machine begins with the first run that is not. Without GPUs
+each core takes an entry of its own: with all cores on one entry they would wait for its last run,
+which may take an hour. When an entry ends or is stopped, the records of its finished runs are
+archived and committed. Ctrl-C stops the queue, and the same command continues it. While the file
+outputs/.pause exists, nothing runs: create it before a benchmark.
 """
 
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Event, Lock
 
 import yaml
 
@@ -26,26 +31,51 @@ OPTIONS = (
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Run all unfinished entries; arguments such as hydra.launcher.gpus=8 go to every command."""
-    queue = root / QUEUE
-    failed = 0
-    for place, entry in enumerate(yaml.safe_load(queue.read_text())):
-        if entry["state"] == "done":
-            continue
-        print(f"== {entry['purpose']}\n== train.py {entry['command']}", flush=True)
-        command = ["train.py", "-m", *entry["command"].split(), *OPTIONS, *arguments]
-        code = subprocess.run([sys.executable, *command], cwd=root).returncode  # noqa: S603
-        stopped = code in (130, 143) or code < 0
+    queue = yaml.safe_load((root / QUEUE).read_text())
+    unfinished = [place for place, entry in enumerate(queue) if entry["state"] != "done"]
+    at_once = 1  # such arguments share GPUs or cores among the runs of an entry
+    if not any(argument.startswith("hydra.launcher.") for argument in arguments):
+        at_once = os.cpu_count() or 1
+        arguments = [*arguments, "hydra.launcher.workers=1"]
+    stop = Event()
+    with ThreadPoolExecutor(at_once) as pool:
+        run = partial(run_entry, queue, root=root, arguments=arguments, stop=stop, lock=Lock())
+        codes = pool.map(run, unfinished)
+        try:
+            return max(codes, default=0)
+        except KeyboardInterrupt:  # the commands have received Ctrl-C, too; each is awaited
+            stop.set()
+            return 130
+
+
+def run_entry(
+    queue: list[dict[str, str]],
+    place: int,
+    *,
+    root: Path,
+    arguments: list[str],
+    stop: Event,
+    lock: Lock,
+) -> int:
+    """Run an entry, publish its records and write its state; return the exit code."""
+    entry = queue[place]
+    if stop.is_set():
+        return 0
+    print(f"== {entry['purpose']}\n== train.py {entry['command']}", flush=True)
+    command = ["train.py", "-m", *entry["command"].split(), *OPTIONS, *arguments]
+    code = subprocess.run([sys.executable, *command], cwd=root).returncode  # noqa: S603
+    stopped = code in (130, 143) or code < 0
+    if stopped:
+        stop.set()
+    with lock:
         if any((root / "outputs").glob("*/*/*/result.json")):  # or all were published before
             archive = ["-m", "focusing.cli", "archive", "outputs"]
             subprocess.run([sys.executable, *archive], cwd=root, check=True)  # noqa: S603
         if not stopped:
-            failed += code != 0
-            set_state(queue, place, "failed" if code else "done")
+            set_state(root / QUEUE, place, "failed" if code else "done")
         git(root, "add", "results")
         git(root, "commit", "--quiet", "--message", f"Campaign: {entry['purpose']}")
-        if stopped:
-            return code
-    return 1 if failed else 0
+    return abs(code)
 
 
 def set_state(queue: Path, place: int, state: str) -> None:

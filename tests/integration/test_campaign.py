@@ -1,9 +1,12 @@
 """The queue of long runs: its commands compose, and it continues where it stopped."""
 
 import importlib.util
+import os
 import shutil
+import signal
 from collections import Counter
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,7 +16,9 @@ from focusing.compose import check_config, compose_config
 from focusing.experiments.listing import expand_command
 from focusing.experiments.table1_trials import apply_trial
 from focusing.results.collect import find_published
-from tests.integration.forked import run_forked
+from focusing.results.store import read_archive
+from tests.integration.forked import Forked, run_forked
+from tests.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("campaign", ROOT / "results" / "campaign.py")
@@ -34,6 +39,14 @@ SMALL = """\
 - purpose: A small run
   command: data.n_samples=50 trainer.max_epochs=1 seed=0,1
   state: waiting # a comment
+"""
+LONG = """\
+- purpose: A small run
+  command: data.n_samples=50 trainer.max_epochs=1 seed=0
+  state: waiting
+- purpose: A run that takes hours
+  command: data.n_samples=50 trainer.max_epochs=1000000 seed=1
+  state: waiting
 """
 
 
@@ -64,13 +77,19 @@ def run_forked_instead(command: list[str], cwd: Path, check: bool = False) -> An
     return done
 
 
+def write_queue(folder: Path, text: str) -> Path:
+    """Make a small project of the folder, with this queue."""
+    (folder / "results").mkdir()
+    (folder / "conf").symlink_to(ROOT / "conf")
+    shutil.copy(ROOT / "train.py", folder)
+    queue = folder / campaign.QUEUE
+    queue.write_text(text)
+    return queue
+
+
 def test_queue_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign.subprocess, "run", run_forked_instead)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "conf").symlink_to(ROOT / "conf")
-    shutil.copy(ROOT / "train.py", tmp_path)
-    queue = tmp_path / campaign.QUEUE
-    queue.write_text(SMALL)
+    queue = write_queue(tmp_path, SMALL)
     assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 1
     text = queue.read_text()
     assert [entry["state"] for entry in yaml.safe_load(text)] == ["done", "failed", "done"]
@@ -81,3 +100,34 @@ def test_queue_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     queue.write_text(SMALL.replace("waiting\n", "done\n"))
     assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 0
     assert not list(tmp_path.glob("outputs/*/*/seed=*"))  # published runs are skipped
+
+
+def test_ctrl_c_stops_all_entries_and_publishes_finished_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = write_queue(tmp_path, LONG)
+    commands: list[Forked] = []
+
+    def run_noted(command: list[str], cwd: Path, check: bool = False) -> Any:
+        process = Forked(command[:1], *command[1:], cwd=cwd)
+        commands.append(process)
+        process.communicate()
+        return process
+
+    def press() -> None:
+        begun = "outputs/*/*/seed=1/metrics.csv"
+        wait_until(lambda: "done" in queue.read_text() and any(tmp_path.glob(begun)), 200)
+        for pid in (*(process.pid for process in commands if process.poll() is None), os.getpid()):
+            os.kill(pid, signal.SIGINT)
+
+    monkeypatch.setattr(campaign.subprocess, "run", run_noted)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        Thread(target=press).start()
+        assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 130
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    states = [entry["state"] for entry in yaml.safe_load(queue.read_text())]
+    assert states == ["done", "waiting"]
+    [record] = read_archive(next(tmp_path.glob("results/*/records.jsonl.xz")))
+    assert record[0].endswith("seed=0")

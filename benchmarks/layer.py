@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import time
 import weakref
@@ -29,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 
 from focusing import FocusedLinear
 from focusing.nn.ops import cpu
+from focusing.results.record import machine
 
 SHAPES = [  # in, out, batch
     (784, 800, 512),
@@ -190,7 +190,7 @@ def main() -> None:
     console = Console(width=130)
     report: dict[str, Any] = {
         "torch": torch.__version__,
-        "machine": platform.processor() or platform.machine(),
+        "processor": machine()["processor"],
         "results": {},
     }
     for threads in arguments.threads:

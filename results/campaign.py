@@ -4,8 +4,9 @@ Each entry of results/campaign.yaml is a command of the framework. Runs that are
 results/ count as finished, so a new machine begins with the first run that is not. Without GPUs
 each core takes an entry of its own: with all cores on one entry they would wait for its last run,
 which may take an hour. When an entry ends or is stopped, the records of its finished runs are
-archived and committed. Ctrl-C stops the queue, and the same command continues it. While the file
-outputs/.pause exists, nothing runs: create it before a benchmark.
+archived and committed; it is done when all its runs are published. Ctrl-C stops the queue, and the
+same command continues it. While the file outputs/.pause exists, nothing runs: create it before a
+benchmark.
 """
 
 import os
@@ -15,8 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
+from typing import Any
 
 import yaml
+
+from focusing.compose import check_config, compose_config
+from focusing.experiments.listing import expand_command
+from focusing.experiments.table1_trials import apply_trial
+from focusing.results.collect import collect
+from focusing.results.identity import config_hash
 
 ROOT = Path(__file__).parent.parent
 QUEUE = "results/campaign.yaml"
@@ -72,10 +80,39 @@ def run_entry(
             archive = ["-m", "focusing.cli", "archive", "outputs"]
             subprocess.run([sys.executable, *archive], cwd=root, check=True)  # noqa: S603
         if not stopped:
-            set_state(root / QUEUE, place, "failed" if code else "done")
+            set_state(root / QUEUE, place, "failed" if code else finished_state(entry, root))
         git(root, "add", "results")
         git(root, "commit", "--quiet", "--message", f"Campaign: {entry['purpose']}")
     return abs(code)
+
+
+def finished_state(entry: dict[str, str], root: Path) -> str:
+    """State of an entry whose command succeeded: arguments may have left out some of its runs."""
+    published = published_runs(root / "results")
+    return "waiting" if unpublished(entry["command"], published) else "done"
+
+
+def published_runs(results: Path) -> set[tuple[Any, ...]]:
+    """Name, hash and seed of each run with a record below a folder."""
+    return {(run.experiment, run.config_hash, run.seed) for run in collect([results]).runs}
+
+
+def unpublished(
+    command: str, published: set[tuple[Any, ...]], jobs: slice = slice(None)
+) -> list[str]:
+    """Runs of a command that are not published; ``jobs``: look only at these."""
+    runs = expand_command(tuple(command.split()))[jobs]
+    return [" ".join(run) for run in runs if _identity(*run) not in published]
+
+
+def _identity(*overrides: str) -> tuple[Any, ...]:
+    """Name, hash and seed by which the record of a run is known."""
+    composed = compose_config(*overrides)
+    apply_trial(composed)
+    config = check_config(composed)
+    if "on_missing" in config["data"]:
+        config["data"]["on_missing"] = "error"  # as it is recorded when the files exist
+    return config["name"], config_hash(config), config["seed"]
 
 
 def set_state(queue: Path, place: int, state: str) -> None:

@@ -47,7 +47,7 @@ notebooks: venv-all ## make the notebooks of notebooks/*.py anew
 	$(VENV)/bin/jupytext --to ipynb notebooks/*.py
 
 results: venv-core ## publish what is in outputs/: records to results/, tables and figures for REPRODUCTION.md
-	$(VENV)/bin/focusing archive outputs --out results
+	[ -z "$$(find outputs -name result.json -print -quit)" ] || $(VENV)/bin/focusing archive outputs --out results
 	[ -e results/report/.made.json ] || rm -rf results/report/* # a fresh clone cannot tell which files are stale
 	$(VENV)/bin/focusing report results --out results/report
 	$(RUN) results/quote.py

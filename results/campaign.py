@@ -9,6 +9,7 @@ same command continues it. While the file outputs/.pause exists, nothing runs: c
 benchmark.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -37,17 +38,17 @@ OPTIONS = (
 """One run per core and one thread per run: then nothing waits, and CPU times can be compared."""
 
 
-def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Run all unfinished entries; arguments such as hydra.launcher.gpus=8 go to every command."""
+def main(overrides: list[str], root: Path = ROOT) -> int:
+    """Run all unfinished entries; overrides such as hydra.launcher.gpus=8 go to every command."""
     queue = yaml.safe_load((root / QUEUE).read_text())
     unfinished = [place for place, entry in enumerate(queue) if entry["state"] != "done"]
-    at_once = 1  # such arguments share GPUs or cores among the runs of an entry
-    if not any(argument.startswith("hydra.launcher.") for argument in arguments):
+    at_once = 1  # such overrides share GPUs or cores among the runs of an entry
+    if not any(override.startswith("hydra.launcher.") for override in overrides):
         at_once = os.cpu_count() or 1
-        arguments = [*arguments, "hydra.launcher.workers=1"]
+        overrides = [*overrides, "hydra.launcher.workers=1"]
     stop = Event()
     with ThreadPoolExecutor(at_once) as pool:
-        run = partial(run_entry, queue, root=root, arguments=arguments, stop=stop, lock=Lock())
+        run = partial(run_entry, queue, root=root, overrides=overrides, stop=stop, lock=Lock())
         codes = pool.map(run, unfinished)
         try:
             return max(codes, default=0)
@@ -61,7 +62,7 @@ def run_entry(
     place: int,
     *,
     root: Path,
-    arguments: list[str],
+    overrides: list[str],
     stop: Event,
     lock: Lock,
 ) -> int:
@@ -70,7 +71,7 @@ def run_entry(
     if stop.is_set():
         return 0
     print(f"== {entry['purpose']}\n== train.py {entry['command']}", flush=True)
-    command = ["train.py", "-m", *entry["command"].split(), *OPTIONS, *arguments]
+    command = ["train.py", "-m", *entry["command"].split(), *OPTIONS, *overrides]
     code = subprocess.run([sys.executable, *command], cwd=root).returncode  # noqa: S603
     stopped = code in (130, 143) or code < 0
     if stopped:
@@ -87,7 +88,7 @@ def run_entry(
 
 
 def finished_state(entry: dict[str, str], root: Path) -> str:
-    """State of an entry whose command succeeded: arguments may have left out some of its runs."""
+    """State of an entry whose command succeeded: overrides may have left out some of its runs."""
     published = published_runs(root / "results")
     return "waiting" if unpublished(entry["command"], published) else "done"
 
@@ -130,4 +131,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # A flag such as --help must not reach the commands: they would end at once, with success.
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="for every command: hydra.launcher.gpus=8")
+    sys.exit(main(parser.parse_args().overrides))

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from threading import Thread
@@ -119,6 +120,15 @@ def test_entry_is_done_only_when_all_its_runs_are_published(
     assert states() == ("waiting", 1)
     assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 0
     assert states() == ("done", 0)
+
+
+@pytest.mark.parametrize(("flag", "code"), [("--help", 0), ("--cfg", 2)])
+def test_flags_are_not_for_the_commands(tmp_path: Path, flag: str, code: int) -> None:
+    queue = write_queue(tmp_path, LONG)
+    shutil.copy(ROOT / "results" / "campaign.py", tmp_path / "results")
+    done = run_forked([sys.executable], "results/campaign.py", flag, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert queue.read_text() == LONG
 
 
 def test_ctrl_c_stops_all_entries_and_publishes_finished_runs(

@@ -16,7 +16,7 @@ import yaml
 from focusing.experiments.listing import expand_command
 from focusing.results.store import read_archive
 from tests.integration.forked import Forked, run_forked
-from tests.processes import wait_until
+from tests.processes import children, state, wait_until
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("campaign", ROOT / "results" / "campaign.py")
@@ -131,7 +131,7 @@ def test_flags_are_not_for_the_commands(tmp_path: Path, flag: str, code: int) ->
     assert queue.read_text() == LONG
 
 
-def test_ctrl_c_stops_all_entries_and_publishes_finished_runs(
+def test_pause_suspends_and_ctrl_c_stops_all_entries_and_publishes_finished_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = write_queue(tmp_path, LONG)
@@ -146,6 +146,13 @@ def test_ctrl_c_stops_all_entries_and_publishes_finished_runs(
     def press() -> None:
         begun = "outputs/*/*/seed=1/metrics.csv"
         wait_until(lambda: "done" in queue.read_text() and any(tmp_path.glob(begun)), 200)
+        if Path("/proc").exists():  # it tells the states of processes
+            [running] = [process for process in commands if process.poll() is None]
+            pause = tmp_path / "outputs" / ".pause"
+            pause.touch()
+            wait_until(lambda: any(state(worker) == "T" for worker in children(running.pid)))
+            pause.unlink()
+            wait_until(lambda: all(state(worker) != "T" for worker in children(running.pid)))
         for pid in (*(process.pid for process in commands if process.poll() is None), os.getpid()):
             os.kill(pid, signal.SIGINT)
 

@@ -20,9 +20,9 @@ REPORT = "results/report"
 NO_MEASUREMENTS = (
     r"Tables? \d( to \d)?|CIFAR-10|VGG16|AVX-512|AVX2|author2018|of 2018|95 %|0\.05|\bt = 1\b",
     r"750 random|200\.|150 epochs|momentum \.5|10 000 samples|1000 \$|at (64|800)\b|near 0\.1",
-    r"batch(es)? of \d+|\d+ and more|at [79]0 % pruned|at 90 %|beyond 70 %|with 256 neurons",
+    r"batch(es)? of \d+|\d+ or more|at 70 % sparsity|at 90 %|beyond 70 %|with 256 neurons",
     r"20 000 (images|samples)|128|10 epochs|15 epochs|5 epochs on 5000 samples|within \.2 %",
-    r"\bl2:|\b\w+-2d\b",
+    r"\bl2:|\b\w+-2d\b|\b[12]-D\b|1e-5 or 1e-3",
 )
 """Numbers that a template may contain: names, settings of the paper, significance levels."""
 

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from focusing import FocusedLinear
 from focusing.sklearn import FocusClassifier, FocusRegressor
 from tests.forkserver import CONTEXT
 
@@ -43,6 +44,25 @@ def test_learns_digits_with_topology() -> None:
     assert shares.shape == (300, 10)
     assert np.allclose(shares.sum(1), 1)
     assert (model.classes_[shares.argmax(1)] == model.predict(images[600:])).all()
+
+
+@pytest.mark.parametrize(("drop_last", "expected"), [("auto", [32, 32]), (False, [32, 32, 6])])
+def test_small_last_batch_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, drop_last: Any, expected: list[int]
+) -> None:
+    forward, sizes = FocusedLinear.forward, []
+
+    def noted(layer: FocusedLinear, inputs: torch.Tensor) -> torch.Tensor:
+        if layer.training:
+            sizes.append(len(inputs))
+        return forward(layer, inputs)
+
+    monkeypatch.setattr(FocusedLinear, "forward", noted)
+    model = FocusClassifier(
+        (5,), batch_size=32, drop_last=drop_last, early_stopping=False, max_iter=1
+    )
+    model.fit(*digits(70))
+    assert sizes == expected
 
 
 def test_foci_move_to_the_signal() -> None:

@@ -122,6 +122,17 @@ def test_records_equal_those_of_single_runs(tmp_path: Path, device: torch.device
                         assert (one[name] == two[name]).all()
 
 
+def test_small_last_batch_is_dropped_as_in_single_runs(tmp_path: Path) -> None:
+    config = sweep_config(tmp_path / "stacked", DOUBLE, "protocol=last", "trainer.max_epochs=1")
+    pair = pair_of(config, draw(0, 19))
+    for run in pair:
+        run["optim"]["batch_size"] = 34
+    train_group([pair], CPU)
+    for stacked, single in zip(pair, one_by_one(pair, tmp_path / "single"), strict=True):
+        assert 1 < record_of(single)["data"]["train"] % 34 < 34 / 4
+        assert gap(stacked, single, "last.ckpt") < 1e-11
+
+
 def test_unused_noise_columns_cost_nothing(tmp_path: Path) -> None:
     [one, other] = (pair_of(sweep_config(tmp_path), draw(0, 19)) for _ in range(2))
     one.focused["data"] |= {"noise_position": "none", "noise": 400}

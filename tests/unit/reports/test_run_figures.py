@@ -221,3 +221,15 @@ def test_counts_of_the_confusion_matrix_fit_their_cells(classes: int, count: int
     cell = axes.get_window_extent().width / classes
     assert axes.texts
     assert max(text.get_window_extent().width for text in axes.texts) < cell
+
+
+def test_png_has_a_palette_where_that_is_not_visible(tmp_path: Path) -> None:
+    lines, gradient = Figure(), Figure()
+    lines.add_subplot().plot([0, 1, 0])
+    ramp = np.linspace(0, 1, 64)
+    colours = np.stack([*np.meshgrid(ramp, ramp), np.full((64, 64), 0.5)], axis=2)
+    gradient.add_axes((0, 0, 1, 1)).imshow(colours, interpolation="bilinear", aspect="auto")
+    for figure, mode in ((lines, "P"), (gradient, "RGB")):
+        [path] = save_figure(figure, tmp_path, mode, [".png"])
+        with Image.open(path) as image:
+            assert image.mode == mode

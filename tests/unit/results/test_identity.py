@@ -172,3 +172,7 @@ def test_published_records_are_valid_and_keep_their_hash() -> None:
     }
     for run in distinct.values():
         assert config_hash(composed_anew(run)) == run.config_hash, run.path
+    # Since version 2 of the hash the folder of a run is named by the hash of its day.
+    recent = [run for run in collection.runs if run.finished > "2026-11-17"]
+    assert len(recent) >= 2000
+    assert [run.path for run in recent if run.path.parent.name != run.config_hash] == []

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from focusing.data import Split
 from focusing.errors import UserError
 from focusing.models import MLP, FastText, Network, Transfer
 from focusing.training.trainer import build_trainer, check_batch_norm, evaluation_batch
-from tests.unit.training.fitting import OPTIONS
+from tests.unit.training.fitting import OPTIONS, data, net, optim, trained
 
 ONE = Split(torch.zeros(1, 1), torch.zeros(1))
 THREE = Split(torch.zeros(3, 1), torch.zeros(3))
@@ -54,6 +55,24 @@ def test_batches_of_one_sample_are_refused_with_batch_norm(net: Network, single:
             check_batch_norm(config, net, split)
     after: dict[str, Tensor] = net.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+@pytest.mark.parametrize(
+    ("batch_norm", "drop_last", "steps"),
+    [(True, "auto", 2), (True, False, 3), (False, "auto", 3), (False, True, 2)],
+)
+def test_small_last_batch_is_dropped_with_batch_norm(
+    tmp_path: Path, batch_norm: bool, drop_last: bool | str, steps: int
+) -> None:
+    samples = Split(torch.rand(70, 40), torch.arange(70) % 2)
+    module = trained(
+        tmp_path,
+        network=net(batch_norm=batch_norm),
+        settings=optim(batch_size=32, drop_last=drop_last),
+        dataset=replace(data(), train=samples),
+        epochs=1,
+    )
+    assert module.trainer.global_step == steps
 
 
 def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:

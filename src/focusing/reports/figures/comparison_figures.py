@@ -40,7 +40,7 @@ SERIES = {
     "text": ("ours, settings of the text", plotting.BLACK, "o"),
     "author": ("ours, settings of the author's code", plotting.SERIES_COLOURS[1], "^"),
     "author2018": ("ours, the author's code of 2018", plotting.SERIES_COLOURS[2], "v"),
-    "holdout": ("ours, on held-out data", plotting.SERIES_COLOURS[3], "D"),
+    "holdout": ("ours, epoch chosen by validation", plotting.SERIES_COLOURS[3], "D"),
 }
 """Series of the forest plot -> name, colour and marker."""
 GROUPS = {
@@ -65,7 +65,7 @@ FOREST_CAPTION = (
     "corrected for the number of tests; none below three runs: their number stands at the left); "
     "right of zero the focused network is better. The axis is linear up to one point and "
     "logarithmic beyond. Ours at the "
-    "best test epoch, as in the paper, or on held-out data; hollow where runs are shorter or "
+    "best test epoch, as in the paper, or at validation's choice; hollow where runs are shorter or "
     "have less data than the paper's. The paper's intervals are Student's, from its means and "
     "standard deviations, where these can be. Boston: by how much the mean absolute error is "
     "smaller. Grey points of the random trials are those of the author's notebook, of "
@@ -193,7 +193,7 @@ def _synthetic_points(runs: Runs) -> Iterator[Row]:
 
 
 def _beyond_points(runs: Runs) -> Iterator[Row]:
-    """Differences of networks beyond the paper: unchanged settings, on held-out data."""
+    """Differences of networks beyond the paper: unchanged settings, epochs chosen by validation."""
     for edition, setting in runs.settings():
         test = edition.tests.get((setting, "holdout"))
         if (

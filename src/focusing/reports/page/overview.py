@@ -276,7 +276,7 @@ def _optimism(collection: Collection) -> Verdict | None:
     where = f"{source} data", *edition_words(size, variant)
     return Verdict(
         number=f"{signed(optimism.mean)} points",
-        words="is by how much the best test epoch flatters, as against held-out data",
+        words="is by how much the best test epoch flatters, against the one validation chooses",
         detail=_join(_ci(optimism.interval, sign=True), f"{optimism.n} runs", *where),
         link=f"#table-optimism_{size}_{variant}",
         tags={"experiment": join_distinct(run.experiment for run in runs), "size": size},

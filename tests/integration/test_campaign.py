@@ -136,6 +136,7 @@ def test_pause_suspends_and_ctrl_c_stops_all_entries_and_publishes_finished_runs
 ) -> None:
     queue = write_queue(tmp_path, LONG)
     commands: list[Forked] = []
+    seen: list[str] = []
 
     def run_noted(command: list[str], cwd: Path, check: bool = False) -> Any:
         process = Forked(command[:1], *command[1:], cwd=cwd)
@@ -145,16 +146,20 @@ def test_pause_suspends_and_ctrl_c_stops_all_entries_and_publishes_finished_runs
 
     def press() -> None:
         begun = "outputs/*/*/seed=1/metrics.csv"
-        wait_until(lambda: "done" in queue.read_text() and any(tmp_path.glob(begun)), 200)
-        if Path("/proc").exists():  # it tells the states of processes
-            [running] = [process for process in commands if process.poll() is None]
-            pause = tmp_path / "outputs" / ".pause"
-            pause.touch()
-            wait_until(lambda: any(state(worker) == "T" for worker in children(running.pid)))
-            pause.unlink()
-            wait_until(lambda: all(state(worker) != "T" for worker in children(running.pid)))
-        for pid in (*(process.pid for process in commands if process.poll() is None), os.getpid()):
-            os.kill(pid, signal.SIGINT)
+        try:
+            wait_until(lambda: "done" in queue.read_text() and any(tmp_path.glob(begun)), 200)
+            if Path("/proc").exists():  # it tells the states of processes
+                [running] = [process for process in commands if process.poll() is None]
+                pause = tmp_path / "outputs" / ".pause"
+                pause.touch()
+                wait_until(lambda: any(state(worker) == "T" for worker in children(running.pid)))
+                pause.unlink()
+                wait_until(lambda: all(state(worker) != "T" for worker in children(running.pid)))
+            seen.append("all")
+        finally:  # or the commands would run for hours
+            pids = [process.pid for process in commands if process.poll() is None]
+            for pid in (*pids, os.getpid()):
+                os.kill(pid, signal.SIGINT)
 
     monkeypatch.setattr(campaign.subprocess, "run", run_noted)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -163,6 +168,7 @@ def test_pause_suspends_and_ctrl_c_stops_all_entries_and_publishes_finished_runs
         assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 130
     finally:
         signal.signal(signal.SIGINT, handler)
+    assert seen, "the long run did not begin, pause or go on"
     states = [entry["state"] for entry in yaml.safe_load(queue.read_text())]
     assert states == ["done", "waiting"]
     [record] = read_archive(next(tmp_path.glob("results/*/records.jsonl.xz")))

@@ -1,4 +1,4 @@
-"""What fast dropout and huge pages save of a training step on a CPU.
+"""What fast dropout, huge pages, fused optimizers and channels last save of a step on a CPU.
 
     python benchmarks/step.py [--out benchmarks/step.json] [--rounds 7] [--steps 10]
 
@@ -17,14 +17,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from focusing.models import CNN, MLP
+from focusing.config import Optim
+from focusing.models import CNN, MLP, FastText, cnn
+from focusing.models.network import Network
 from focusing.nn import Dropout
 from focusing.results.record import machine
+from focusing.training.optimizer import build_optimizer
 
 AUTHOR = {"input_dropout": 0.2, "dropout": [0.25, 0.25]}
 NETWORKS = {
@@ -32,16 +36,27 @@ NETWORKS = {
     "784-800-800-10, dense": lambda: MLP(784, 10, [800, 800], **AUTHOR),
     "784-800-800-10, focused": lambda: MLP(784, 10, [800, 800], focus={"sigma": 0.1}, **AUTHOR),
     "28x28, two convolutions": lambda: CNN((28, 28, 1), 10),
+    "1.2 million embeddings": lambda: FastText(400, 10, 1_200_000),
 }
-BATCH = 512
-VARIANTS = {"nothing": "1", "fast dropout": "1", "huge pages": "0"}
+BATCH, TEXTS = 512, 32
+RATES = dict.fromkeys(("lr", "lr_mu", "lr_sigma"), 0.01)
+VARIANTS = {"nothing": "1", "fast dropout": "1", "fused optimizer": "1", "channels last": "1",
+            "huge pages": "0"}  # fmt: skip
 """What a variant lacks, and its THP_MEM_ALLOC_ENABLE."""
 
 
-def milliseconds(net: nn.Module, inputs: tuple[int, ...], steps: int) -> float:
+def milliseconds(net: Network, without: str, steps: int) -> float:
     """Median time of a training step."""
-    x, y = torch.rand(BATCH, *inputs), torch.randint(10, (BATCH,))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    settings: dict[str, Any] = {"name": "SGD", "momentum": 0.9}
+    x = torch.rand(BATCH, *net.shape)
+    if isinstance(net, FastText):
+        settings = {"name": "Adam", "momentum": None}
+        x = torch.randint(net.vocabulary, (TEXTS, *net.shape))
+    elif isinstance(net, CNN):
+        x = x.squeeze(3).unsqueeze(1).permute(0, 2, 3, 1)  # the strides that batches have
+    y = torch.randint(10, (len(x),))
+    options = {"fused": False} if without == "fused optimizer" else {}
+    optimizer = build_optimizer(net, Optim(**settings, **RATES, options=options))
     times = []
     for _ in range(steps + 2):
         start = time.perf_counter()
@@ -63,7 +78,9 @@ def measure(without: str, steps: int) -> dict[str, float]:
             for child, layer in net.named_children():
                 if isinstance(layer, Dropout):
                     setattr(net, child, nn.Dropout(layer.p))
-        times[name] = milliseconds(net, net.shape, steps)
+        if without == "channels last":
+            cnn.channels_first = lambda images: images.permute(0, 3, 1, 2)
+        times[name] = milliseconds(net, without, steps)
     return times
 
 
@@ -98,8 +115,10 @@ def main() -> None:
         }
         for network in NETWORKS
     }  # fmt: skip
-    report = {"torch": torch.__version__, "processor": machine()["processor"], "threads": 1,
-              "batch": BATCH, "time over that without": ratios}  # fmt: skip
+    report = {
+        "torch": torch.__version__, "processor": machine()["processor"], "threads": 1,
+        "batch": BATCH, "batch of texts": TEXTS, "time over that without": ratios,
+    }  # fmt: skip
     arguments.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
 

@@ -23,8 +23,12 @@ MAX_LAYERS = 1000
 
 
 def channels_first(input: Tensor) -> Tensor:
-    """Images (N, H, W, C) or (N, H, W) as (N, C, H, W), the layout of convolutions."""
-    return input.unsqueeze(1) if input.dim() == 3 else input.permute(0, 3, 1, 2)
+    """Images (N, H, W, C) or (N, H, W) as (N, C, H, W): a view in ``torch.channels_last``."""
+    if input.dim() == 4 and input.shape[3] == 1:
+        input = input[..., 0]  # a single channel may have any stride, but torch goes by it
+    if input.dim() == 3:
+        input = input.unsqueeze(3)
+    return input.permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from focusing.models import CNN, MLP, FastText, Transfer, focused_mlp
+from focusing.models.network import channels_first
 from focusing.nn import FocusedLinear
 from tests.unit.models.small import FOCUS, NETWORKS, inputs_of, make
 
@@ -33,6 +34,19 @@ def test_focused_layers_have_names_and_all_weights_learn(name: str, device: torc
         if ".sigma" not in key and ".mu" not in key:  # whose gradient may be zero
             assert parameter.grad is not None
             assert parameter.grad.any() or key.endswith("bias"), key
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_reach_convolutions_in_channels_last(channels: int) -> None:
+    """A single channel may have any stride, and torch chooses its kernels by it."""
+    image = torch.rand(2, channels, 5, 4).to(memory_format=torch.channels_last)
+    images = [image.permute(0, 2, 3, 1)]
+    if channels == 1:
+        images += [image[:, 0], image[:, 0].unsqueeze(1).permute(0, 2, 3, 1)]
+        assert images[2].stride() == (20, 4, 1, 20)
+    for one in images:
+        assert torch.equal(channels_first(one), image)
+        assert channels_first(one).stride() == (20 * channels, 1, 4 * channels, channels)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

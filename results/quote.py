@@ -6,41 +6,30 @@ numbers only stands in ``{% call claim(condition) %} ... {% endcall %}``: if
 new records make the condition false, this command and the tests name the sentence.
 """
 
-import csv
-import json
 import re
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import evidence
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from scipy.stats import ttest_ind_from_stats
 
-from focusing.reports.figures.comparison_figures import closest_to_paper
-from focusing.reports.names import DATA, MODELS, SIZES
+from focusing.reports.names import DATA, MODELS
 from focusing.reports.paper import paper, published_tables
 from focusing.reports.tables import NOTHING, number, p_value, signed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-TABLES = HERE / "report" / "tables"
-SIGNIFICANT = 0.05
-SEEN = ("better", "same", "worse")
-ARTEFACT = 100
-"""A test loss that no working network has: such runs say nothing."""
-CALLED = {
-    "mnist": "MNIST", "clt": "cluttered MNIST", "cifar10": "CIFAR-10", "fashion": "Fashion",
-    "lfw": "faces", "fsdd": "spoken digits", "catsdogs": "cats and dogs", "boston": "Boston",
-    "reuters": "Reuters", "dna": "DNA", "imdb": "IMDB",
-}  # fmt: skip
-"""Data sets within a sentence."""
-NETWORKS = {"cnn_focus": "convolutions", "vgg_focus": "VGG16"}
+LOOKUPS = (
+    *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
+    *("optimism", "penalties", "sources", "speed", "network_speed", "processors"),
+)
+PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told", "against")
+"""What templates call of evidence.py, as functions and as filters."""
 WIDTH = 110
 BLOCK = re.compile(r"(<!-- from (\w+) -->).*?(<!-- end -->)", re.DOTALL)
-Row = dict[str, Any]
 
 
 def main() -> int:
@@ -68,29 +57,18 @@ def written() -> tuple[dict[str, str], list[str]]:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    lookups = (row, rows, chosen, first_of, size_of, differences, significant, outcomes)
-    measured = (optimism, penalties, sources, speed, network_speed, processors)
-    environment.globals.update({tool.__name__: tool for tool in (claim, *lookups, *measured)})
+    environment.globals.update({name: getattr(evidence, name) for name in LOOKUPS})
     environment.globals.update(
+        claim=claim,
         paper=paper(),
         published=published_tables(),
         data_names=DATA,
         model_names=MODELS,
         nothing=NOTHING,
     )
-    environment.tests["artefact"] = artefact
-    environment.filters.update(
-        num=number,
-        diff=signed,
-        p=p_value,
-        interval=interval,
-        off_paper=off_paper,
-        tested=tested,
-        runs=runs,
-        listed=listed,
-        told=told,
-        against=against,
-    )
+    environment.tests["artefact"] = evidence.artefact
+    environment.filters.update(num=number, diff=signed, p=p_value)
+    environment.filters.update({name: getattr(evidence, name) for name in PHRASES})
     readme = environment.get_template("readme.md.j2")
     blocks = {
         name: "".join(block(readme.new_context())).strip() for name, block in readme.blocks.items()
@@ -135,339 +113,6 @@ def _lines(item: str) -> str:
 def _spaced(text: str, before: str) -> str:
     """As a paragraph if it was one, else within its line."""
     return f"\n{_filled(text)}" if "\n" in before else text
-
-
-@cache
-def table(name: str) -> list[Row]:
-    """The rows of a table of the report; none if it is not there."""
-    path = TABLES / f"{name}.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [{key: _parsed(value) for key, value in row.items()} for row in csv.DictReader(file)]
-
-
-def _parsed(value: Any) -> Any:
-    """Numbers as such, nothing as None."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return value or None
-
-
-def rows(name: str, **where: Any) -> list[Row]:
-    """The rows of a table in which these columns have these values."""
-    wanted = {key: _parsed(str(value)) for key, value in where.items()}
-    return [row for row in table(name) if all(row.get(key) == wanted[key] for key in wanted)]
-
-
-def row(name: str, **where: Any) -> Row:
-    """The only such row; of several lengths the longest, with no options rather than some."""
-    matching = rows(name, **where)
-    if not matching:
-        raise LookupError(f"There is no row {where} in {name}.csv.")
-    return max(matching, key=lambda row: (row.get("epochs") or 0, not row.get("options")))
-
-
-def first_of(name: str) -> str:
-    """The table of an experiment at the largest size that was run."""
-    return next(f"{name}_{size}_text" for size in SIZES if table(f"{name}_{size}_text"))
-
-
-def size_of(name: str) -> str:
-    """That size."""
-    return f"size={name.split('_')[-2]}"
-
-
-def chosen(experiment: str, data: str, model: str, series: str = "text") -> Row | None:
-    """The runs of a cell of the paper that are nearest to its settings; None: there are none.
-
-    ``published`` is the paper's difference from the dense network.
-
-    Args:
-        experiment: a table of the paper.
-        data: the data set.
-        model: the model.
-        series: ``text``, the text's settings, ``author``, the code's, or ``holdout``.
-    """
-    variant = "author" if series == "author" else "text"
-    every = [row for size in SIZES for row in table(f"{experiment}_{size}_{variant}")]
-    same = [row for row in every if (row["data"], row["model"]) == (data, model)]
-    closest = closest_to_paper(same, series)
-    if closest is None:
-        return None
-    return {**closest, "published": published_gap(experiment, data, model)}
-
-
-def published_gap(experiment: str, data: str, model: str) -> float:
-    """The paper's mean of a network minus that of the dense one."""
-    cells = published_tables()[experiment].cells[data]
-    return cells[model].mean - cells[next(iter(cells))].mean
-
-
-def significant(record: Row) -> bool:
-    """After Holm's correction, and where splits overlap after the resampled test's, too."""
-    ps = [record.get("p_holm"), record.get("p_resampled_holm")]
-    return record.get("p_holm") is not None and all(p is None or p < SIGNIFICANT for p in ps)
-
-
-def differences() -> Iterator[Row]:
-    """Focused − dense of each data set in Tables 2 to 4: the paper's, ours, and a verdict."""
-    for experiment, published in published_tables().items():
-        for data, cells in published.cells.items():
-            model, test = list(cells)[-1], published.tests[data]
-            gap = published_gap(experiment, data, model)
-            better = (gap > 0) != (data == "boston")
-            said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
-            about = {"experiment": experiment, "data": data, "model": model, "said": said}
-            for series in ("text", "author"):
-                ours = chosen(experiment, data, model, series)
-                if ours or series == "text":
-                    verdict = _verdict(said, gap, ours)
-                    yield about | {
-                        "published": gap, "series": series, "ours": ours, "verdict": verdict
-                    }  # fmt: skip
-
-
-def _verdict(said: str, gap: float, ours: Row | None) -> str:
-    """Whether the claim holds; open where runs are shorter than the paper's, or have less data.
-
-    Also open where we see nothing, but our interval has the paper's difference in it.
-    """
-    if ours is None:
-        return "not run"
-    if artefact(ours):
-        return "artefact, to be rerun"
-    seen = outcome(ours)
-    if seen is None:
-        return "open, one run"
-    words = {"same": "no difference found"}.get(seen, seen)
-    if ours["minus_published"] is None:
-        return f"open, so far {words}"
-    if said == seen:
-        return "**yes**, none found" if seen == "same" else "**yes**"
-    if seen == "same" and ours["difference_low"] <= gap <= ours["difference_high"]:
-        return "open, the paper's gap is within our interval"
-    return f"**no**, {words}"
-
-
-def outcome(record: Row) -> str | None:
-    """``better``, ``worse`` or ``same``, of which nothing is known; None without a test."""
-    if record["p_holm"] is None:
-        return None
-    if not significant(record):
-        return "same"
-    return "better" if (record["difference"] > 0) != (record["unit"] == "mae") else "worse"
-
-
-def artefact(record: Row) -> bool:
-    """The test loss of a classifier exploded in some epoch."""
-    if record["unit"] != "percent":
-        return False
-    course = f"course_{record['table']}_{record['size']}_{record['variant']}"
-    same = {name: record[name] for name in ("data", "model", "options") if record[name] is not None}
-    return any(epoch["highest"] > ARTEFACT for epoch in rows(course, **same))
-
-
-def outcomes() -> dict[str, Any]:
-    """Data sets on which the focused network is better, worse, or neither; and those still open.
-
-    By the settings of the text and of the author's code. At the epoch that validation chooses where
-    there are such runs with no other settings, else at the best test epoch, as in the paper.
-    """
-    by_verdict: dict[str, dict[str, list[str]]] = {
-        series: {name: [] for name in SEEN} for series in ("text", "author")
-    }
-    known: dict[str | None, dict[str, bool]] = {}  # by network and data set
-    for claimed in differences():
-        network, name = NETWORKS.get(claimed["model"]), CALLED[claimed["data"]]
-        ours = claimed["ours"]
-        if claimed["series"] == "text" and ours:
-            held = chosen(claimed["experiment"], claimed["data"], claimed["model"], "holdout")
-            if held and (held["size"], held["options"]) == ("full", ours["options"]):
-                ours = held if outcome(held) else ours
-        seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
-        names = known.setdefault(network, {})
-        names[name] = names.get(name, False) or seen is not None
-        if seen:
-            whole = f"{name} with {network}" if network else name
-            by_verdict[claimed["series"]][seen].append(
-                f"{whole} ({_means(ours, claimed['series'])})"
-            )
-    return {**by_verdict, "open": [*_unknown(known)]}
-
-
-def _unknown(known: dict[str | None, dict[str, bool]]) -> Iterator[str]:
-    """Data sets of which nothing is known, together for each network."""
-    for network, names in known.items():
-        unknown = [name for name in names if not names[name]]
-        if network is None:
-            yield from unknown
-        elif len(unknown) == len(names):
-            yield network
-        elif unknown:
-            yield f"{network} on {listed(unknown)}"
-
-
-def optimism() -> dict[str, Any]:
-    """By how much the best test epoch is better than validation's choice, dense and focused."""
-    kinds = {"dense": ("dense",), "focused": ("focus_s", "focus_c", "focus_2d")}
-    means: dict[str, Any] = {}
-    for kind, models in kinds.items():
-        those = [
-            row for row in rows("optimism_full_text", unit="percent") if row["model"] in models
-        ]
-        n = sum(row["n"] for row in those)
-        means[kind] = {"mean": sum(row["n"] * row["optimism"] for row in those) / n, "n": n}
-    return {**means, "data": len({row["data"] for row in those})}
-
-
-def sources(kind: str) -> list[str]:
-    """Data sets of Tables 2 to 4 whose files are ``official`` or ``local``."""
-    known = [(claimed["data"], claimed["ours"]) for claimed in differences() if claimed["ours"]]
-    return list(dict.fromkeys(CALLED[data] for data, ours in known if ours["source"] == kind))
-
-
-def penalties(name: str) -> list[Row]:
-    """Each penalty on sigma beside the weakest of its data set and model.
-
-    ``difference`` and ``p``, Welch's and uncorrected, are of the scores; ``widened`` is the
-    difference of the shares of foci that widened.
-    """
-    grouped: dict[tuple[str, str], list[Row]] = {}
-    for record in rows(name, protocol="best_test"):
-        strength = record["optim.sigma_l2"]
-        place = {"data": record["data"], "model": record["model"], "optim.sigma_l2": strength}
-        share = row(f"{name}_measured", quantity="foci widened (%)", **place)["mean"]
-        about = {**record, "strength": strength, "share": share}
-        grouped.setdefault((record["data"], record["model"]), []).append(about)
-    compared = []
-    for panel in grouped.values():
-        weakest, *others = sorted(panel, key=lambda record: record["strength"])
-        for other in others:
-            spreads = [(one["mean"], one["std_ddof1"], one["n"]) for one in (other, weakest)]
-            test = ttest_ind_from_stats(*spreads[0], *spreads[1], equal_var=False)
-            compared.append(
-                {
-                    **other,
-                    "p": test.pvalue,
-                    "difference": other["mean"] - weakest["mean"],
-                    "widened": other["share"] - weakest["share"],
-                    "weakest": weakest,
-                }
-            )
-    return compared
-
-
-def _means(record: Row, series: str) -> str:
-    unit = " %" if record["unit"] == "percent" else ""
-    other = record["mean"] - record["difference"]
-    remarks = [
-        " at the epoch that validation chooses" if record["protocol"] == "holdout" else "",
-        _changed(record),
-    ]
-    if series == "author":
-        gap, published = (signed(record[name], 1) for name in ("difference", "published"))
-        remarks.append(f"; {gap} points, paper {published}, n = {record['n']:.0f}")
-    return f"{number(record['mean'])} against {number(other)}{unit}{''.join(remarks)}"
-
-
-def _changed(record: Row) -> str:
-    """What runs changed of the paper's settings, in words."""
-    if record["minus_published"] is not None:
-        return ""
-    if "trainer.max_epochs" in record["options"]:
-        return f" in {record['epochs']:.0f} epochs"
-    options = record["options"].split()
-    return f" with `{options[0]}`" if len(options) == 1 else " with other settings"
-
-
-def listed(names: list[str]) -> str:
-    """A list within a sentence."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def interval(record: Row, digits: int = 2) -> str:
-    """The interval of a difference."""
-    low = record.get("difference_low", record.get("low"))
-    high = record.get("difference_high", record.get("high"))
-    return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
-
-
-def told(record: Row, digits: int = 1) -> str:
-    """A difference with its interval, if it has one, and its runs."""
-    about = "; ".join(filter(None, (interval(record, digits), runs(record))))
-    return f"{signed(record['difference'], digits)} ({about})"
-
-
-def off_paper(record: Row) -> float:
-    """How far the difference from the dense network is from the paper's, in points."""
-    return abs(record["difference"] - record["published"])
-
-
-def tested(record: Row) -> str:
-    """Its p, with that of the resampled test where splits overlap."""
-    p = next((record[name] for name in ("p_holm", "p_paired_holm") if name in record), None)
-    resampled = record.get("p_resampled_holm")
-    return p_value(p) + (f", resampled {p_value(resampled)}" if resampled is not None else "")
-
-
-def runs(record: Row) -> str:
-    """Of how many runs, and how long."""
-    count = "1 run" if record["n"] == 1 else f"{record['n']:.0f} runs"
-    size = "" if record["size"] == "full" else f", size={record['size']}"
-    return f"{count}, {record['epochs']:.0f} epochs{size}"
-
-
-def against(record: Row, full: Row) -> str:
-    """Its runs; if they are fewer than those of another row, and so of Dense, both numbers."""
-    if record["n"] == full["n"]:
-        return runs(record)
-    return f"{record['n']:.0f} run{'s' * (record['n'] > 1)} against {full['n']:.0f} of Dense"
-
-
-@cache
-def _benchmarks() -> list[Row]:
-    """The benchmarks of sparse inference: one file for each processor."""
-    paths = sorted((ROOT / "benchmarks").glob("inference*.json"))
-    return [json.loads(path.read_text()) for path in paths]
-
-
-def _measured(part: str) -> Iterator[Row]:
-    """Layers or networks on one thread, with all instructions and, where tried, AVX2 alone."""
-    for benchmark in _benchmarks():
-        for name in ("results", "avx2"):
-            if name in benchmark:
-                yield from benchmark[name]["1 threads"][part]
-
-
-def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:
-    """The least and the most that single sparse layers gain over dense ones, on one thread."""
-    gains = [
-        layer["banded"][1]
-        for layer in _measured("layers")
-        if layer["sparsity"] == sparsity and layer["batch"] >= least_batch
-    ]
-    return min(gains), max(gains)
-
-
-def network_speed(sparsity: float, batch: int | None = None) -> tuple[float, float]:
-    """The same of the whole pruned network, for batches of a size or of 32 and more."""
-    gains = [
-        network["sparse"][1]
-        for network in _measured("network")
-        if network["sparsity"] == sparsity
-        and (network["batch"] >= 32 if batch is None else network["batch"] == batch)
-    ]
-    return min(gains), max(gains)
-
-
-def processors() -> str:
-    """Where sparse layers were timed."""
-    return listed([str(benchmark["processor"]) for benchmark in _benchmarks()])
 
 
 if __name__ == "__main__":

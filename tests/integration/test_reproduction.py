@@ -1,7 +1,7 @@
 """REPRODUCTION.md and README.md agree with the committed records."""
 
 import csv
-import importlib.util
+import importlib
 import lzma
 import re
 from pathlib import Path
@@ -27,14 +27,10 @@ NO_MEASUREMENTS = (
 """Numbers that a template may contain: names, settings of the paper, significance levels."""
 
 
-@pytest.fixture(scope="module")
-def quote() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("quote", RESULTS / "quote.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def quote(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(RESULTS)
+    return importlib.import_module("quote")
 
 
 def test_texts_are_up_to_date(quote: ModuleType) -> None:
@@ -47,12 +43,12 @@ def test_texts_are_up_to_date(quote: ModuleType) -> None:
 
 
 def test_false_sentences_are_named(quote: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = quote.table
+    table = quote.evidence.table
 
     def worse(name: str) -> list[dict[str, object]]:
         return [row | ({"p_holm": 0.9} if row.get("data") == "lfw" else {}) for row in table(name)]
 
-    monkeypatch.setattr(quote, "table", worse)
+    monkeypatch.setattr(quote.evidence, "table", worse)
     texts, false = quote.written()
     assert any(sentence.startswith("Focus-s reaches") for sentence in false)
     assert "|LFW-Faces|Focus-s|+4.57|better|text|+5.95|" in texts["REPRODUCTION.md"]

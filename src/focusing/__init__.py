@@ -1,5 +1,6 @@
 """Networks whose neurons learn where to look."""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
         param_groups,
         to_inference,
     )
+
+# Large tensors on CPUs in huge pages: page faults of fresh ones cost a fifth of a step of a
+# convolutional network (benchmarks/step.py). It stands here because torch reads it once, at the
+# first tensor, and importing Lightning makes one.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __all__ = [
     "AnchoredLinear",

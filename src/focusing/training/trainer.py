@@ -37,9 +37,6 @@ from focusing.validation import check_memory
 # Makes matrix products on a GPU deterministic. Lightning sets it too, but possibly too late: torch
 # reads it once, at the first product of the process.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-# Large tensors on CPUs in huge pages: page faults of fresh ones cost a fifth of a step of a
-# convolutional network (benchmarks/step.py). torch reads it once, at the first tensor.
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 TEXT_DATA = "focusing.data.imdb"
 """The data set whose inputs are token numbers."""

@@ -1,5 +1,6 @@
 """Options that a trainer refuses, and the size of evaluation batches."""
 
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -96,7 +97,8 @@ import mmap, torch, focusing.run
 tensors = [torch.ones(2**20 + 100 * k) for k in range(5)]
 print(max(tensor.data_ptr() % mmap.PAGESIZE for tensor in tensors))
 """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("THP")}
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert result.stdout == "0\n"

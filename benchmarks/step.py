@@ -55,7 +55,7 @@ def milliseconds(net: Network, without: str, steps: int) -> float:
     elif isinstance(net, CNN):
         x = x.squeeze(3).unsqueeze(1).permute(0, 2, 3, 1)  # the strides that batches have
     y = torch.randint(10, (len(x),))
-    options = {"fused": False} if without == "fused optimizer" else {}
+    options = {"fused": without != "fused optimizer"}  # also of SGD, which runs do not fuse
     optimizer = build_optimizer(net, Optim(**settings, **RATES, options=options))
     times = []
     for _ in range(steps + 2):

@@ -40,6 +40,7 @@ from focusing.results.store import (
 )
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers
 from focusing.training.module import FocusingModule
+from focusing.training.optimizer import fuse_optimizer
 from focusing.training.resume import (
     Interrupted,
     check_resumed_data,
@@ -113,6 +114,9 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     summary = f"{data.name} ({data.source}: {sizes})"
     console.print(*opening(config, _command_line()[0], summary, net), sep="\n", highlight=False)
 
+    optim = Optim(**config["optim"])
+    if config["trainer"]["precision"] == "16-mixed":
+        optim = fuse_optimizer(optim)
     best_split = {"best_test": "test", "holdout": "val", "last": None}[config["protocol"]["name"]]
     trainer = build_trainer(  # raises if this machine lacks the accelerator
         config["trainer"],
@@ -123,7 +127,6 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
     )
     if trainer.strategy.root_device.type == "cpu":
         compile_kernels({layer.mu.shape[-1] for layer in net.focused_layers().values()})
-    optim = Optim(**config["optim"])
     module = FocusingModule(net, optim, seed=config["seed"])  # starts the clock of the run
     resume, again = config["resume"] == "auto", config["force"]
     try:

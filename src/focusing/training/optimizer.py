@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,12 +20,11 @@ from focusing.nn import FocusedAttention, FocusedLinear, param_groups
 FocusedLayer = FocusedLinear | FocusedAttention
 FOCI_GROUPS = ("mu", "sigma", "dynamic")
 """Parameter groups of the optimizer that ``optim.foci`` names, if it names one."""
-NOT_FUSED = {"fused", "foreach", "differentiable", "dampening"}
-"""Options that choose another kernel, or (dampening) mean something else with our momentum buffers.
+OTHER_KERNELS = {"fused", "foreach", "differentiable"}
+"""Options that choose a kernel. Without them it is the fused one, but for SGD, which gains nothing.
 
-Otherwise fused kernels are used. They read and write each weight once; torch's defaults on CPUs do
-so for each operation, which takes most of a step with a million embeddings (benchmarks/step.py). On
-GPUs they skip overflowed steps of ``16-mixed`` without reading anything back.
+It reads and writes each weight once. Torch's default on CPUs does so for each operation, which
+takes most of a step of Adam with a million embeddings (benchmarks/step.py).
 """
 
 
@@ -60,7 +60,8 @@ def _make(
     optimizer_class = _optimizer_class(prefix, str(own.name))
     accepted = inspect.signature(optimizer_class).parameters
     options = dict(own.options)
-    if "fused" in accepted and not NOT_FUSED & options.keys():
+    fused = "fused" in accepted and optimizer_class is not torch.optim.SGD
+    if fused and not OTHER_KERNELS & options.keys():
         options["fused"] = True
     if own.momentum is not None:
         options["momentum"] = own.momentum
@@ -75,12 +76,22 @@ def _make(
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{prefix}.name={own.name}: {error}") from None
     if isinstance(optimizer, torch.optim.SGD) and options.get("fused"):
-        # torch would leave its buffers uninitialised if the scaler skips the first step, and fails
-        # where some weights of a group have no gradient in it.
+        # torch would leave its buffers uninitialised if the scaler skips the first step.
         for group in optimizer.param_groups:
             for parameter in group["params"] if group["momentum"] else ():
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer
+
+
+def fuse_optimizer(optim: Optim) -> Optim:
+    """Use the fused kernel of the optimizer, if it has one, for ``16-mixed``.
+
+    It skips steps with overflowed gradients on the device. Without it torch's scaler reads back
+    after each step whether gradients have overflowed.
+    """
+    if "fused" not in inspect.signature(_optimizer_class("optim", optim.name)).parameters:
+        return optim
+    return replace(optim, options={"fused": True, **optim.options})
 
 
 class JointOptimizer(torch.optim.Optimizer):

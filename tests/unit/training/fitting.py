@@ -12,6 +12,7 @@ from focusing.config import Optim
 from focusing.data import DataSet, hold_out, synthetic
 from focusing.models import MLP, Network, focused_mlp
 from focusing.training.module import FocusingModule
+from focusing.training.optimizer import fuse_optimizer
 from focusing.training.trainer import build_trainer, fit
 
 OPTIONS = {
@@ -53,6 +54,8 @@ def trained(
 ) -> FocusingModule:
     """Train, or resume training in the same folder."""
     network, settings, dataset = network or net(), settings or optim(), dataset or data()
+    if precision == "16-mixed":
+        settings = fuse_optimizer(settings)
     splits = {"train": dataset.train, "test": dataset.test}
     if holdout:
         train, val = hold_out(dataset.train, 0.2, 0, dataset.classes)

@@ -123,21 +123,22 @@ def test_foci_may_have_their_own_optimizer() -> None:
         torch.testing.assert_close(one, two)
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
-def test_fused_kernels_do_what_the_others_do(name: str) -> None:
-    """Also if some weights of a group get their first gradient later, where torch's SGD fails."""
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "Adagrad"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fused_kernels_do_what_the_others_do(name: str, dtype: torch.dtype) -> None:
+    """Also if the network is converted after the optimizer was made, as with 64-true."""
     torch.manual_seed(0)
     # No batch norm: gradients of biases before it are rounding errors, whose size Adam ignores.
     fused = focused_mlp(9, 2, hidden=[3, 4], mu="spread", sigma=0.1, batch_norm=False)
     plain = copy.deepcopy(fused)
-    momentum = {"momentum": 0.9} if name == "SGD" else {}
-    inputs = torch.randn(8, 9)
+    inputs = torch.randn(8, 9, dtype=dtype)
     for network, options in ((fused, {}), (plain, {"fused": False})):
-        optimizer = build_optimizer(network, optim(name=name, options=options, **momentum))
+        optimizer = build_optimizer(network, optim(name=name, options=options))
         assert {bool(group["fused"]) for group in optimizer.param_groups} == {not options}
-        for step in range(4):
-            network.hidden1.requires_grad_(step > 0)
-            network(inputs).square().sum().backward()
+        if name != "Adagrad":  # torch makes its state at once
+            network.to(dtype)
+        for _ in range(4):
+            network(inputs.to(network.output.weight.dtype)).square().sum().backward()
             optimizer.step()
             optimizer.zero_grad()
     for one, two in zip(fused.parameters(), plain.parameters(), strict=True):
@@ -145,13 +146,11 @@ def test_fused_kernels_do_what_the_others_do(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("SGD", {"dampening": 0.5}), ("Adam", {"foreach": True}), ("RMSprop", {})],
+    ("name", "options"), [("SGD", {}), ("Adam", {"foreach": True}), ("RMSprop", {})]
 )
-def test_options_can_choose_another_kernel(name: str, options: dict[str, Any]) -> None:
+def test_other_kernels(name: str, options: dict[str, Any]) -> None:
     optimizer = build_optimizer(net(), optim(name=name, options=options))
     assert not any(group.get("fused") for group in optimizer.param_groups)
-    assert not optimizer.state
 
 
 def test_learning_rates_decay_at_the_given_epochs() -> None:

@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import torch
 
 from focusing.training.checkpoint import load_checkpoint
+from focusing.training.optimizer import fuse_optimizer
 from tests.unit.training.fitting import net, optim, trained
 
 
@@ -61,3 +62,9 @@ def test_overflowed_steps_are_skipped(tmp_path: Path, name: str) -> None:
     for moments in module.optimizer.state.values():
         for value in moments.values():
             assert not torch.as_tensor(value).any()
+
+
+def test_only_optimizers_with_a_fused_kernel_are_fused() -> None:
+    assert fuse_optimizer(optim()).options == {"fused": True}
+    assert fuse_optimizer(optim(options={"fused": False})).options == {"fused": False}
+    assert fuse_optimizer(optim(name="NAdam")).options == {}

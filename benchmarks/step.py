@@ -71,6 +71,8 @@ def measure(without: str, steps: int) -> dict[str, float]:
     """Times of all networks in this process."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    if without == "channels last":
+        cnn.channels_first = lambda images: images.permute(0, 3, 1, 2)
     times = {}
     for name, build in NETWORKS.items():
         net = build()
@@ -78,8 +80,6 @@ def measure(without: str, steps: int) -> dict[str, float]:
             for child, layer in net.named_children():
                 if isinstance(layer, Dropout):
                     setattr(net, child, nn.Dropout(layer.p))
-        if without == "channels last":
-            cnn.channels_first = lambda images: images.permute(0, 3, 1, 2)
         times[name] = milliseconds(net, without, steps)
     return times
 

@@ -20,12 +20,15 @@ from focusing.nn import FocusedAttention, FocusedLinear, param_groups
 FocusedLayer = FocusedLinear | FocusedAttention
 FOCI_GROUPS = ("mu", "sigma", "dynamic")
 """Parameter groups of the optimizer that ``optim.foci`` names, if it names one."""
-OTHER_KERNELS = {"fused", "foreach", "differentiable"}
-"""Options that choose a kernel. Without them it is the fused one, but for SGD, which gains nothing.
+FUSED = (torch.optim.Adam, torch.optim.AdamW)
+"""Optimizers whose fused kernel is used, unless an option chooses another.
 
 It reads and writes each weight once. Torch's default on CPUs does so for each operation, which
-takes most of a step of Adam with a million embeddings (benchmarks/step.py).
+takes most of a step of Adam with a million embeddings (benchmarks/step.py). SGD gains nothing, and
+Adagrad makes its state before ``64-true`` converts the weights, which a fused kernel refuses.
 """
+OTHER_KERNELS = {"fused", "foreach", "differentiable"}
+"""Options that choose a kernel."""
 
 
 def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
@@ -60,8 +63,7 @@ def _make(
     optimizer_class = _optimizer_class(prefix, str(own.name))
     accepted = inspect.signature(optimizer_class).parameters
     options = dict(own.options)
-    fused = "fused" in accepted and optimizer_class is not torch.optim.SGD
-    if fused and not OTHER_KERNELS & options.keys():
+    if optimizer_class in FUSED and not OTHER_KERNELS & options.keys():
         options["fused"] = True
     if own.momentum is not None:
         options["momentum"] = own.momentum

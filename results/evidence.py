@@ -13,6 +13,7 @@ from focusing.reports.figures.comparison_figures import closest_to_paper
 from focusing.reports.names import SIZES
 from focusing.reports.paper import published_tables
 from focusing.reports.tables import number, p_value, signed
+from focusing.results.stats import holm
 
 ROOT = Path(__file__).parent.parent
 TABLES = ROOT / "results" / "report" / "tables"
@@ -27,6 +28,7 @@ CALLED = {
 }  # fmt: skip
 """Data sets within a sentence."""
 NETWORKS = {"cnn_focus": "convolutions", "vgg_focus": "VGG16"}
+FOCUSED = ("fixed_s", "focus_c", "focus_s")
 Row = dict[str, Any]
 
 
@@ -240,18 +242,52 @@ def penalties(name: str) -> list[Row]:
     for panel in grouped.values():
         weakest, *others = sorted(panel, key=lambda record: record["strength"])
         for other in others:
-            spreads = [(one["mean"], one["std_ddof1"], one["n"]) for one in (other, weakest)]
-            test = ttest_ind_from_stats(*spreads[0], *spreads[1], equal_var=False)
             compared.append(
                 {
                     **other,
-                    "p": test.pvalue,
+                    "p": welch_p(other, weakest),
                     "difference": other["mean"] - weakest["mean"],
                     "widened": other["share"] - weakest["share"],
                     "weakest": weakest,
                 }
             )
     return compared
+
+
+def learning_and_locality() -> list[Row]:
+    """Data sets on which each focused simple network was trained twice or more, as in the paper.
+
+    ``difference`` is that of Focus-s, which learns its foci, and Fixed-s, whose foci stay;
+    ``p_holm`` is Welch's, corrected over all of them. Where each repeat has a split of its own,
+    Welch's test is not valid, and there is none.
+    """
+    compared: list[Row] = []
+    for data in published_tables()["table2_simple"].cells:
+        for series in ("text", "author"):
+            cells = [chosen("table2_simple", data, name, series) for name in FOCUSED]
+            full = [cell for cell in cells if cell and cell["size"] == "full" and cell["n"] > 1]
+            if len(full) == len(FOCUSED):
+                fixed, _, learnt = full
+                compared.append(
+                    {
+                        "data": data,
+                        "called": CALLED[data],
+                        "series": series,
+                        "cells": full,
+                        "unit": learnt["unit"],
+                        "difference": learnt["mean"] - fixed["mean"],
+                        "p": welch_p(learnt, fixed) if learnt["test"] == "Welch" else None,
+                    }
+                )
+    corrected = holm([one["p"] for one in compared], [one["data"] for one in compared])
+    tested = [one | {"p_holm": p} for one, p in zip(compared, corrected, strict=True)]
+    return [one | {"outcome": outcome(one)} for one in tested]
+
+
+def welch_p(one: Row, other: Row) -> float:
+    """Welch's t-test of two rows of scores."""
+    spreads = [row[name] for row in (one, other) for name in ("mean", "std_ddof1", "n")]
+    return float(ttest_ind_from_stats(*spreads, equal_var=False).pvalue)
 
 
 def _means(record: Row, series: str) -> str:

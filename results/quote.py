@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 LOOKUPS = (
     *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
-    *("optimism", "penalties", "sources", "speed", "network_speed", "processors"),
+    *("learning_and_locality", "optimism", "penalties", "sources"),
+    *("speed", "network_speed", "processors"),
 )
 PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told", "against")
 """What templates call of evidence.py, as functions and as filters."""

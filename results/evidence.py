@@ -351,13 +351,6 @@ def runs(record: Row) -> str:
     return f"{count}, {record['epochs']:.0f} epochs{size}"
 
 
-def against(record: Row, full: Row) -> str:
-    """Its runs; if they are fewer than those of another row, and so of Dense, both numbers."""
-    if record["n"] == full["n"]:
-        return runs(record)
-    return f"{record['n']:.0f} run{'s' * (record['n'] > 1)} against {full['n']:.0f} of Dense"
-
-
 @cache
 def _benchmarks() -> list[Row]:
     """The benchmarks of sparse inference: one file for each processor."""

@@ -27,7 +27,7 @@ LOOKUPS = (
     *("learning_and_locality", "optimism", "penalties", "sources"),
     *("speed", "network_speed", "processors"),
 )
-PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told", "against")
+PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told")
 """What templates call of evidence.py, as functions and as filters."""
 WIDTH = 110
 BLOCK = re.compile(r"(<!-- from (\w+) -->).*?(<!-- end -->)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What fast dropout, huge pages, fused optimizers and channels last save of a step on a CPU.
+"""What oneDNN's products, fast dropout and the like save of a step on a CPU.
 
     python benchmarks/step.py [--out benchmarks/step.json] [--rounds 7] [--steps 10]
 
@@ -29,6 +29,7 @@ from focusing.config import Optim
 from focusing.models import CNN, MLP, FastText, cnn
 from focusing.models.network import Network
 from focusing.nn import Dropout
+from focusing.nn.ops import matmul
 from focusing.results.record import machine
 from focusing.training.optimizer import build_optimizer
 
@@ -42,8 +43,8 @@ NETWORKS = {
 }
 BATCH, TEXTS = 512, 32
 RATES = dict.fromkeys(("lr", "lr_mu", "lr_sigma"), 0.01)
-VARIANTS = {"nothing": "1", "fast dropout": "1", "fused optimizer": "1", "channels last": "1",
-            "huge pages": "0"}  # fmt: skip
+VARIANTS = {"nothing": "1", "products of oneDNN": "1", "fast dropout": "1", "fused optimizer": "1",
+            "channels last": "1", "huge pages": "0"}  # fmt: skip
 """What a variant lacks, and its THP_MEM_ALLOC_ENABLE."""
 
 
@@ -69,9 +70,13 @@ def milliseconds(net: Network, without: str, steps: int) -> float:
     return 1e3 * statistics.median(times[2:])  # the first steps warm up
 
 
-def slow_layout() -> AbstractContextManager[Any]:
-    """Grey images as they are, with any stride of their channel; undone after use."""
-    return patch.object(cnn, "channels_first", lambda images: images.permute(0, 3, 1, 2))
+def lacking(without: str) -> AbstractContextManager[Any]:
+    """Products of MKL, or grey images as they are, with any stride of their channel."""
+    if without == "products of oneDNN":
+        return patch.object(matmul, "onednn_is_faster", lambda: False)
+    if without == "channels last":
+        return patch.object(cnn, "channels_first", lambda images: images.permute(0, 3, 1, 2))
+    return nullcontext()
 
 
 def measure(without: str, steps: int) -> dict[str, float]:
@@ -85,7 +90,7 @@ def measure(without: str, steps: int) -> dict[str, float]:
             for child, layer in net.named_children():
                 if isinstance(layer, Dropout):
                     setattr(net, child, nn.Dropout(layer.p))
-        with slow_layout() if without == "channels last" else nullcontext():
+        with lacking(without):
             times[name] = milliseconds(net, without, steps)
     return times
 

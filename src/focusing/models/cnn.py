@@ -18,6 +18,7 @@ from focusing.models.hidden_layers import (
 )
 from focusing.models.network import MAX_LAYERS, Inputs, Network, channels_first
 from focusing.nn import Dropout
+from focusing.nn.ops.matmul import call_layer
 
 
 class CNN(Network):
@@ -82,7 +83,7 @@ class CNN(Network):
         """Map (N, height, width, channels) to (N, outputs)."""
         input = channels_first(input)
         for layer in self.children():
-            input = layer(input)
+            input = call_layer(layer, input)
         return input
 
 

@@ -12,6 +12,7 @@ from focusing.models.hidden_layers import dense_layer, focused, resolve_topology
 from focusing.models.network import Inputs, Network
 from focusing.nn import AnchoredLinear, Dropout, FocusedLinear
 from focusing.nn.init import initial_mu
+from focusing.nn.ops.matmul import call_layer
 
 
 class MLP(Network):
@@ -101,7 +102,7 @@ class MLP(Network):
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *) to (N, outputs)."""
         for layer in self.children():
-            input = layer(input)
+            input = call_layer(layer, input)
         return input
 
 

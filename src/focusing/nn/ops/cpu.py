@@ -23,6 +23,7 @@ from torch import Tensor
 from focusing.nn.focus import NORMALIZERS
 from focusing.nn.ops import operands_match
 from focusing.nn.ops.fused import Gradients, gradients_with_graph
+from focusing.nn.ops.matmul import addmm_, mm
 
 try:
     import numba
@@ -268,14 +269,14 @@ class NumbaLinear(torch.autograd.Function):
         state = np.empty((neurons, 3 + 2 * axes))
         arguments = _kernel_arguments(engine, plan, mu, sigma, weight, mask)
         kernels.effective_weights(*arguments, product.numpy(), state)
-        y = x.new_empty(len(x), neurons)
         if plan.is_dense:
             product = product.view(weight.shape)
-            torch.mm(x, product.t(), out=y)
+            y = mm(x, product.t())
         else:
+            y = x.new_empty(len(x), neurons)
             # A dense product per slab, written to its columns of y.
             for slab in plan.slabs:
-                torch.mm(x[:, slab.columns], slab.view(product).t(), out=y[:, slab.rows])
+                mm(x[:, slab.columns], slab.view(product).t(), out=y[:, slab.rows])
         ctx.save_for_backward(x, weight, mu, sigma, mask, product)
         ctx.engine, ctx.plan, ctx.state = engine, plan, state
         if plan.order is not None:
@@ -296,9 +297,9 @@ class NumbaLinear(torch.autograd.Function):
             ), *[None] * 3
         grad, grad_product, grad_x = grad_y, engine.tau[0, :0], None
         if plan.is_dense:
-            grad_weight = grad.t().mm(x)
+            grad_weight = mm(grad.t(), x)
             if needs[0]:
-                grad_x = grad.mm(product)
+                grad_x = mm(grad, product)
         else:
             grad_weight = weight.new_empty(weight.shape)
             if needs[0]:
@@ -311,9 +312,9 @@ class NumbaLinear(torch.autograd.Function):
             for slab in plan.slabs:
                 rows, columns = slab.rows, slab.columns
                 out = grad_weight[rows, columns] if plan.order is None else slab.view(space)
-                torch.mm(grad[:, rows].t(), x[:, columns], out=out)
+                mm(grad[:, rows].t(), x[:, columns], out=out)
                 if grad_x is not None:
-                    grad_x[:, columns].addmm_(grad[:, rows], slab.view(product))
+                    addmm_(grad_x[:, columns], grad[:, rows], slab.view(product))
         grad_mu, grad_sigma = mu.new_empty(mu.shape), mu.new_empty(mu.shape)
         arguments = _kernel_arguments(engine, plan, mu, sigma, weight, mask)
         results = (tensor.numpy() for tensor in (grad_weight, grad_mu, grad_sigma))

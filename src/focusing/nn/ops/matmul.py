@@ -57,6 +57,8 @@ def mm(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``torch.mm`` without gradients."""
     if not prefers_onednn(a, b):
         return torch.mm(a, b, out=out)
+    if not (b.is_contiguous() or b.t().is_contiguous()):
+        b = b.contiguous()  # oneDNN would take a hundred times as long to read a part of a matrix
     # The linear layer of compiled networks: there is no public way to oneDNN without copies.
     y: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
     return y if out is None else out.copy_(y)

@@ -5,7 +5,8 @@
 Only ratios are claimed: each round times every backend once, one after the other, so that all of
 them meet the same machine, and each right after an untimed step of its own, as in training, so that
 none meets the cache of another. The ratio is the median over rounds of (backend / nn.Linear in the
-same round), with its quartiles in the JSON. Run it on an otherwise idle machine.
+same round), with its quartiles in the JSON. nn.Linear multiplies as in our networks, with oneDNN
+where that is faster. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 
 from focusing import FocusedLinear
 from focusing.nn.ops import cpu
+from focusing.nn.ops.matmul import call_layer
 from focusing.results.record import machine
 
 SHAPES = [  # in, out, batch
@@ -95,7 +97,7 @@ def make_step(layer: nn.Module, x: Tensor, grad: Tensor) -> Callable[[], None]:
     wanted = [x, *layer.parameters()]
 
     def step() -> None:
-        torch.autograd.grad(layer(x), wanted, grad)
+        torch.autograd.grad(call_layer(layer, x), wanted, grad)
 
     return step
 

@@ -128,10 +128,15 @@ def test_hooks_autocast_and_wrong_shapes_are_left_to_torch(calls: list[tuple[int
         assert matmul.call_layer(layer, x).dtype == torch.bfloat16
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         matmul.call_layer(layer, torch.randn(96, 301))
-    seen = []
-    layer.register_forward_hook(lambda *_: seen.append(1))
-    matmul.call_layer(layer, x)
-    assert (seen, calls) == ([1], [])
+    seen: list[str] = []
+    hooks = [
+        layer.register_forward_hook(lambda *_: seen.append("forward")),
+        layer.register_full_backward_hook(lambda *_: seen.append("backward")),
+    ]
+    for hook in hooks:
+        matmul.call_layer(layer, x.requires_grad_()).sum().backward()
+        hook.remove()
+    assert (seen, calls) == (["forward", "backward", "backward"], [])
 
 
 def test_networks_are_traced_and_compiled_as_before(calls: list[tuple[int, ...]]) -> None:

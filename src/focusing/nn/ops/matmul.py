@@ -105,6 +105,7 @@ def call_layer(layer: nn.Module, input: Tensor) -> Tensor:
         or type(layer.weight) not in PLAIN_TYPES
         or is_tracing(input)
         or is_hooked(layer)
+        or bool(layer._backward_hooks or layer._backward_pre_hooks)
         or torch.is_autocast_enabled("cpu")
         or not prefers_onednn(input, layer.weight.t())
     ):

@@ -194,6 +194,15 @@ def outcomes() -> dict[str, Any]:
     return {**by_verdict, "open": [*_unknown(known)]}
 
 
+def never_compared() -> list[str]:
+    """Networks of Tables 2 to 4, and their data sets, without any comparison of ours."""
+    known: dict[str | None, dict[str, bool]] = {}
+    for claimed in differences():
+        names, name = known.setdefault(NETWORKS.get(claimed["model"]), {}), CALLED[claimed["data"]]
+        names[name] = names.get(name, False) or claimed["ours"] is not None
+    return [*_unknown(known)]
+
+
 def _unknown(known: dict[str | None, dict[str, bool]]) -> Iterator[str]:
     """Data sets of which nothing is known, together for each network."""
     for network, names in known.items():

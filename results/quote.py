@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 LOOKUPS = (
     *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
-    *("learning_and_locality", "optimism", "penalties", "sources"),
+    *("never_compared", "learning_and_locality", "optimism", "penalties", "sources"),
     *("speed", "network_speed", "processors"),
 )
 PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told")

@@ -175,7 +175,7 @@ def outcomes() -> dict[str, Any]:
     by_verdict: dict[str, dict[str, list[str]]] = {
         series: {name: [] for name in SEEN} for series in ("text", "author")
     }
-    known: dict[str | None, dict[str, bool]] = {}  # by network and data set
+    compared: list[tuple[Row, bool]] = []
     for claimed in differences():
         network, name = NETWORKS.get(claimed["model"]), CALLED[claimed["data"]]
         ours = claimed["ours"]
@@ -184,27 +184,26 @@ def outcomes() -> dict[str, Any]:
             if held and (held["size"], held["options"]) == ("full", ours["options"]):
                 ours = held if outcome(held) else ours
         seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
-        names = known.setdefault(network, {})
-        names[name] = names.get(name, False) or seen is not None
+        compared.append((claimed, seen is not None))
         if seen:
             whole = f"{name} with {network}" if network else name
             by_verdict[claimed["series"]][seen].append(
                 f"{whole} ({_means(ours, claimed['series'])})"
             )
-    return {**by_verdict, "open": [*_unknown(known)]}
+    return {**by_verdict, "open": [*_unknown(compared)]}
 
 
 def never_compared() -> list[str]:
     """Networks of Tables 2 to 4, and their data sets, without any comparison of ours."""
-    known: dict[str | None, dict[str, bool]] = {}
-    for claimed in differences():
-        names, name = known.setdefault(NETWORKS.get(claimed["model"]), {}), CALLED[claimed["data"]]
-        names[name] = names.get(name, False) or claimed["ours"] is not None
-    return [*_unknown(known)]
+    return [*_unknown([(claimed, claimed["ours"] is not None) for claimed in differences()])]
 
 
-def _unknown(known: dict[str | None, dict[str, bool]]) -> Iterator[str]:
+def _unknown(compared: list[tuple[Row, bool]]) -> Iterator[str]:
     """Data sets of which nothing is known, together for each network."""
+    known: dict[str | None, dict[str, bool]] = {}
+    for claimed, is_known in compared:
+        names = known.setdefault(NETWORKS.get(claimed["model"]), {})
+        names[CALLED[claimed["data"]]] = names.get(CALLED[claimed["data"]], False) or is_known
     for network, names in known.items():
         unknown = [name for name in names if not names[name]]
         if network is None:

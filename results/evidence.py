@@ -1,7 +1,6 @@
 """What the records say, for quote.py: look-ups in results/report, verdicts and phrases."""
 
 import csv
-import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,8 @@ from focusing.results.stats import holm
 ROOT = Path(__file__).parent.parent
 TABLES = ROOT / "results" / "report" / "tables"
 SIGNIFICANT = 0.05
-SEEN = ("better", "same", "worse")
+SEEN = ("better", "same", "worse", "undecided")
+UNDECIDED = "open, the paper's gap is within our interval"
 ARTEFACT = 100
 """A test loss that no working network has: such runs say nothing."""
 CALLED = {
@@ -144,7 +144,7 @@ def _verdict(said: str, gap: float, ours: Row | None) -> str:
     if said == seen:
         return "**yes**, none found" if seen == "same" else "**yes**"
     if seen == "same" and ours["difference_low"] <= gap <= ours["difference_high"]:
-        return "open, the paper's gap is within our interval"
+        return UNDECIDED
     return f"**no**, {words}"
 
 
@@ -169,7 +169,9 @@ def artefact(record: Row) -> bool:
 def outcomes() -> dict[str, Any]:
     """Data sets on which the focused network is better, worse, or neither; and those still open.
 
-    By the settings of the text and of the author's code. At the epoch that validation chooses where
+    Undecided: we see no difference, but the paper's is within our interval.
+
+    By the settings of the text and of the author's code; at the epoch that validation chooses where
     there are such runs with no other settings, else at the best test epoch, as in the paper.
     """
     by_verdict: dict[str, dict[str, list[str]]] = {
@@ -186,6 +188,8 @@ def outcomes() -> dict[str, Any]:
         seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
         compared.append((claimed, seen is not None))
         if seen:
+            if seen == "same" and claimed["verdict"] == UNDECIDED:
+                seen = "undecided"
             whole = f"{name} with {network}" if network else name
             by_verdict[claimed["series"]][seen].append(
                 f"{whole} ({_means(ours, claimed['series'])})"
@@ -357,44 +361,3 @@ def runs(record: Row) -> str:
     count = "1 run" if record["n"] == 1 else f"{record['n']:.0f} runs"
     size = "" if record["size"] == "full" else f", size={record['size']}"
     return f"{count}, {record['epochs']:.0f} epochs{size}"
-
-
-@cache
-def _benchmarks() -> list[Row]:
-    """The benchmarks of sparse inference: one file for each processor."""
-    paths = sorted((ROOT / "benchmarks").glob("inference*.json"))
-    return [json.loads(path.read_text()) for path in paths]
-
-
-def _measured(part: str) -> Iterator[Row]:
-    """Layers or networks on one thread, with all instructions and, where tried, AVX2 alone."""
-    for benchmark in _benchmarks():
-        for name in ("results", "avx2"):
-            if name in benchmark:
-                yield from benchmark[name]["1 threads"][part]
-
-
-def speed(sparsity: float, least_batch: int = 32) -> tuple[float, float]:
-    """The least and the most that single sparse layers gain over dense ones, on one thread."""
-    gains = [
-        layer["banded"][1]
-        for layer in _measured("layers")
-        if layer["sparsity"] == sparsity and layer["batch"] >= least_batch
-    ]
-    return min(gains), max(gains)
-
-
-def network_speed(sparsity: float, batch: int | None = None) -> tuple[float, float]:
-    """The same of the whole pruned network, for batches of a size or of 32 and more."""
-    gains = [
-        network["sparse"][1]
-        for network in _measured("network")
-        if network["sparsity"] == sparsity
-        and (network["batch"] >= 32 if batch is None else network["batch"] == batch)
-    ]
-    return min(gains), max(gains)
-
-
-def processors() -> str:
-    """Where sparse layers were timed."""
-    return listed([str(benchmark["processor"]) for benchmark in _benchmarks()])

@@ -14,6 +14,7 @@ from textwrap import fill
 from typing import Any
 
 import evidence
+import speed
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from focusing.reports.names import DATA, MODELS
@@ -25,10 +26,11 @@ ROOT = HERE.parent
 LOOKUPS = (
     *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
     *("never_compared", "learning_and_locality", "optimism", "penalties", "sources"),
-    *("speed", "network_speed", "processors"),
 )
 PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told")
 """What templates call of evidence.py, as functions and as filters."""
+SPEEDS = ("speed", "network_speed", "processors")
+"""And of speed.py."""
 WIDTH = 110
 BLOCK = re.compile(r"(<!-- from (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 
@@ -59,6 +61,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         keep_trailing_newline=True,
     )
     environment.globals.update({name: getattr(evidence, name) for name in LOOKUPS})
+    environment.globals.update({name: getattr(speed, name) for name in SPEEDS})
     environment.globals.update(
         claim=claim,
         paper=paper(),

@@ -269,11 +269,11 @@ class NumbaLinear(torch.autograd.Function):
         state = np.empty((neurons, 3 + 2 * axes))
         arguments = _kernel_arguments(engine, plan, mu, sigma, weight, mask)
         kernels.effective_weights(*arguments, product.numpy(), state)
+        y = x.new_empty(len(x), neurons)
         if plan.is_dense:
             product = product.view(weight.shape)
-            y = mm(x, product.t())
+            mm(x, product.t(), out=y)
         else:
-            y = x.new_empty(len(x), neurons)
             # A dense product per slab, written to its columns of y.
             for slab in plan.slabs:
                 mm(x[:, slab.columns], slab.view(product).t(), out=y[:, slab.rows])

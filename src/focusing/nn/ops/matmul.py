@@ -111,4 +111,4 @@ def call_layer(layer: nn.Module, input: Tensor) -> Tensor:
     ):
         return layer(input)  # type: ignore[no-any-return]
     y = product(input, layer.weight)
-    return y if layer.bias is None else y.add_(layer.bias)
+    return y if layer.bias is None else y + layer.bias

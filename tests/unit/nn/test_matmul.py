@@ -21,10 +21,11 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """Use oneDNN on any processor that has it; notes the shapes of its operands."""
+    """Use oneDNN on any processor whose torch has both libraries; notes the operands' shapes."""
     onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    if not (torch.backends.mkldnn.is_available() and onednn is not None):
-        pytest.skip("this build of torch has no oneDNN")
+    both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    if not both or onednn is None:
+        pytest.skip("this build of torch lacks MKL or oneDNN, so it is never used in MKL's place")
     shapes: list[tuple[int, ...]] = []
 
     def noted(x: Tensor, weight: Tensor, *options: object) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median_low
 
 from focusing.reports.names import SMALL_SIZES, data_name, data_order, edition_words, option_words
 from focusing.reports.paper import published_tables
@@ -105,14 +106,16 @@ class Finding:
     def reach(self, unit: Unit) -> float:
         """Largest difference that the plot of a unit holds.
 
-        The plot holds all means. A single interval can be so wide that all else would look like a
-        dot, so intervals are cut at three times the largest mean.
+        The plot holds all means, and most intervals. A single one can be so wide that all else
+        would look like a dot, so intervals are cut at three times the largest mean, or further out
+        where that would cut more than half of them.
         """
         rows = [row for row in self.rows if row.unit == unit]
         largest = max(abs(row.value) for row in rows)
         intervals = [row.interval for row in rows if row.interval]
-        ends = [abs(end) for interval in intervals for end in (interval.low, interval.high)]
-        return max(largest, min(max(ends, default=0.0), 3 * largest)) or 1.0
+        ends = [max(abs(interval.low), abs(interval.high)) for interval in intervals] or [0.0]
+        cut = max(3 * largest, median_low(ends))
+        return max(largest, min(max(ends), cut)) or 1.0
 
 
 def findings(collection: Collection) -> list[Finding]:

@@ -149,6 +149,15 @@ class TestFocusedAgainstDense:
         assert fashion.interval is not None
         assert fashion.interval.high > finding.reach(mnist.unit)
 
+    def test_a_plot_holds_the_only_interval(self, tmp_path: Path) -> None:
+        models = {"cnn_dense": [0.5, 0.6, 0.55], "cnn_focus": [0.5, 0.6, 0.551]}
+        add_runs(tmp_path, "table2_cnn", "fsdd", models)
+        [finding] = findings(collect([tmp_path]))
+        [row] = [row for row in finding.rows if row.shown]
+        assert row.interval is not None
+        assert row.interval.high > 3 * abs(row.value)
+        assert finding.reach(row.unit) == pytest.approx(max(-row.interval.low, row.interval.high))
+
 
 class TestFakeData:
     """Numbers on top of the page, and beside the paper's, come from no data that was made up."""

@@ -213,7 +213,7 @@ class PruningResult:
     """Share of connections that pruning can drop while the test accuracy stays.
 
     Attributes:
-        label: data set, source, options.
+        label: data set, source, size and variant if not the paper's, options.
         data: name of the data set.
         model: the model.
         experiment: that measured it.
@@ -237,11 +237,14 @@ def pruning_results(collection: Collection) -> list[PruningResult]:
     results = []
     for edition in sorted(editions_of(pruned), key=lambda one: one.experiment != "sparsity"):
         for setting in edition.settings:
-            label = (data_name(setting.data), setting.source, *map(option_words, setting.overrides))
+            changed = map(option_words, setting.overrides)
+            words = edition_words(edition.size, edition.variant)
+            label = (data_name(setting.data), setting.source, *words, *changed)
             where = label, setting.data, setting.model, edition.experiment, edition.size
-            for rule, words in PRUNING_RULES.items():
+            for rule, called in PRUNING_RULES.items():
                 if shares := _prunable_shares(setting.runs, rule):
-                    results.append(PruningResult(*where, words, Unit("accuracy").summarize(shares)))
+                    dropped = Unit("accuracy").summarize(shares)
+                    results.append(PruningResult(*where, called, dropped))
     return results
 
 

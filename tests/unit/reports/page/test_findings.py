@@ -290,6 +290,13 @@ class TestSparsity:
         assert verdict.number == "80.0 %"
         assert verdict.words == "of the connections of Focus-s can go on MNIST"
 
+    def test_shorter_runs_are_labelled(self, tmp_path: Path) -> None:
+        curve = self.measured((0.0, 0.9), (0.5, 0.9))
+        for size in ("full", "quick"):
+            add_run(tmp_path, "sparsity", "mnist", "focus_s", 0, [0.9], size=size, measured=curve)
+        labels = [row.label[2:] for row in pruning_results(collect([tmp_path]))]
+        assert sorted(labels) == [(), ("quick runs",)]
+
     def test_a_curve_without_a_beginning_tells_nothing(self, tmp_path: Path) -> None:
         curve = self.measured((0.5, 0.9), (0.9, 0.9))
         add_run(tmp_path, "sparsity", "mnist", "focus_s", 0, [0.9], measured=curve)

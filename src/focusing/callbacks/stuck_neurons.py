@@ -123,8 +123,9 @@ class StuckNeurons(Resumable):
                 part.training = mode
             for handle in handles:
                 handle.remove()
+        targets = targets.cpu()  # Apple's GPUs have no doubles
         return {
-            name: explained_variance(torch.cat(chunks).double(), targets).cpu()
+            name: explained_variance(torch.cat(chunks).cpu().double(), targets)
             for name, chunks in outputs.items()
         }
 

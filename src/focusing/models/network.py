@@ -18,6 +18,8 @@ from focusing.nn import FocusedLinear, to_inference
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+MAX_VARIED_LAYERS = 4
+"""Layers for which a dense twin tries combinations of widths: their number is exponential."""
 MAX_LAYERS = 1000
 """Most layers of a network: more take minutes to build, and an untrusted file may ask for them."""
 
@@ -162,22 +164,25 @@ class Network(nn.Module):
         """
         target = _trainable(self)
         low, high = 0.0, 1.0
-        while self._count(self._scaled(high)) < target:
+        while self.widths and self._count(self._scaled(high)) < target:
             low, high = high, 2 * high
-        # Bisect the scale until the widest layer is fixed; then try all widths around it.
+        # Bisect the scale until the widest layer is fixed; then try all widths around it. Of many
+        # layers the first ones keep the scale.
         while (high - low) * max(self.widths, default=0) > 0.5:
             mid = (low + high) / 2
             low, high = (mid, high) if self._count(self._scaled(mid)) < target else (low, mid)
         around = [
             range(max(1, math.floor(width * low) - 1), math.ceil(width * high) + 2)
-            for width in self.widths
+            for width in self.widths[-MAX_VARIED_LAYERS:]
         ]
+        scaled = self._scaled(high)[:-MAX_VARIED_LAYERS]
 
         def distance(widths: Sequence[int]) -> tuple[int, float]:
             skew = [new / old for new, old in zip(widths, self.widths, strict=True)] or [1.0]
             return abs(self._count(widths) - target), max(skew) - min(skew)
 
-        return self._dense(min(product(*around), key=distance)).to(next(self.parameters()))
+        choices = ((*scaled, *widths) for widths in product(*around))
+        return self._dense(min(choices, key=distance)).to(next(self.parameters()))
 
     def _scaled(self, factor: float) -> tuple[int, ...]:
         return tuple(max(1, round(width * factor)) for width in self.widths)

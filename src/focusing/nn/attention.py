@@ -27,7 +27,8 @@ class FocusedAttention(nn.MultiheadAttention):
     The second term is log phi of the relative position of query i and key k; the softmax is its
     normaliser. Head h learns the offset :math:`\mu_h` and the width :math:`\sigma_h` of its focus.
     A drop-in replacement for ``nn.MultiheadAttention``, also in torch's encoder layers: the calls
-    and the parameter names are the same, besides ``mu`` and ``sigma``.
+    and the parameter names are the same, besides ``mu`` and ``sigma``. It takes no nested tensors:
+    set ``use_nested_tensor = False`` in an ``nn.TransformerEncoder`` whose attention you replace.
 
     Args:
         embed_dim: size of an embedding, over all heads.
@@ -155,6 +156,11 @@ class FocusedAttention(nn.MultiheadAttention):
         """
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True is a hint about attn_mask: give attn_mask too.")
+        if query.is_nested:
+            raise ValueError(
+                "FocusedAttention does not take nested tensors, which lack the positions of the "
+                "padding: set use_nested_tensor = False in the nn.TransformerEncoder."
+            )
         if query.dim() not in (2, 3) or not query.dim() == key.dim() == value.dim():
             raise ValueError(
                 f"query, key and value have {query.dim()}, {key.dim()} and {value.dim()} "

@@ -83,8 +83,6 @@ class DynamicFocus(WindowReader):
         torch.Size([16, 1, 28, 28, 2])
     """
 
-    gaps: Tensor
-
     def __init__(
         self,
         topology: Topology,
@@ -134,10 +132,8 @@ class DynamicFocus(WindowReader):
         if not train_centre:
             self.finder.requires_grad_(False)
         size = (glimpses, len(axes))
-        self.extent = nn.Parameter(torch.full(size, extent, **factory))
-        self.aperture = nn.Parameter(torch.full(size, aperture, **factory))
-        gaps = torch.tensor([max(foci - 1, 1) for foci in self.grid], **factory)
-        self.register_buffer("gaps", gaps, persistent=False)
+        self.extent = nn.Parameter(torch.full(size, float(extent), **factory))
+        self.aperture = nn.Parameter(torch.full(size, float(aperture), **factory))
 
     def windows(self, input: Tensor) -> Windows:
         """The windows of each sample, without jitter."""
@@ -166,7 +162,10 @@ class DynamicFocus(WindowReader):
         if self.zoom:
             extent = extent * MAX_ZOOM ** torch.tanh(centre[..., dims:])
             centre = centre[..., :dims]
-        return Windows(centre, extent, self.aperture.to(extent.dtype) * extent / self.gaps)
+        shares = (self.aperture.to(extent.dtype) * extent).unbind(-1)
+        gaps = [max(foci - 1, 1) for foci in self.grid]
+        sigma = torch.stack([share / gap for share, gap in zip(shares, gaps, strict=True)], dim=-1)
+        return Windows(centre, extent, sigma)
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (N, *axes, C) to (N, *grid, glimpses * C)."""
@@ -242,7 +241,7 @@ class Saliency(nn.Module):
             self.features = convolution(channels, features, FEATURE_KERNEL, padding=padding)
         size = (glimpses, features or channels, *[kernel] * dims)
         self.filter = nn.Parameter(torch.empty(size))
-        self.temperature = nn.Parameter(torch.full((glimpses, 1), temperature))
+        self.temperature = nn.Parameter(torch.full((glimpses, 1), float(temperature)))
         self.zoom = nn.Parameter(torch.zeros(size)) if zoom else None
         self._reset(start)
 

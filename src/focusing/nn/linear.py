@@ -145,7 +145,6 @@ class FocusedLinear(nn.Module):
         self.units_per_focus = units_per_focus
         # In a tuple, so that it is not registered as a submodule.
         self._previous = (topology,) if isinstance(topology, FocusedLinear) else ()
-        self._previous_version = -1
         self.topology: Grid | Tensor
         if isinstance(topology, FocusedLinear):
             self.topology = _centres(topology, in_features)
@@ -212,17 +211,22 @@ class FocusedLinear(nn.Module):
 
     def _update_positions(self) -> None:
         """Take the current centres of the previous layer as positions, if they have moved."""
-        for layer in self._previous:
-            if self._previous_version != layer.mu._version:
-                with torch.inference_mode(False):  # training may use them later
-                    self.tau = self._positions()
-                self._previous_version = layer.mu._version
-                self._cpu_engine = None  # it has the old positions
+        if not self._previous:
+            return
+        with torch.inference_mode(False):  # training may use them later
+            tau = self._positions()
+        # Not by mu's version: fused optimizers change it in place and leave its version alone.
+        # Elsewhere than on CPUs no engine keeps positions, and comparing them would wait.
+        if not (tau.is_cpu and type(tau) in ops.PLAIN_TYPES and torch.equal(tau, self.tau)):
+            self._set_positions(tau)
+
+    def _set_positions(self, tau: Tensor) -> None:
+        self.tau = tau
+        self._cpu_engine = None  # it has the old positions
 
     def _apply(self, fn: Any, recurse: bool = True) -> FocusedLinear:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.tau = self._positions()
-        self._cpu_engine = None  # it has positions of the old dtype
+        self._set_positions(self._positions())
         return self
 
     @property
@@ -268,8 +272,7 @@ class FocusedLinear(nn.Module):
             foci = mu, sigma, self._positions() if self._previous else self.tau
             options: Any = {"focus": self.focus, "normalizer": self.normalizer, "mask": self.mask}
             return focused_linear(input, weight, bias, *foci, **options, sample=self.training)
-        if self._previous:
-            self._update_positions()
+        self._update_positions()
         if torch.is_autocast_enabled("cpu" if input.is_cpu else input.device.type):
             if input.dtype != torch.float64:  # autocast leaves it alone
                 input = input.to(torch.get_autocast_dtype(input.device.type))
@@ -358,10 +361,13 @@ class FocusedLinear(nn.Module):
         elif any(prefix + name in state_dict for name in ("weight", "taps")):  # not pruned
             self.mask = None
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        options = self._tau_options  # assign=True replaces parameters by those of the state
+        if (self.tau.device, self.tau.dtype) != (options["device"], options["dtype"]):
+            self._set_positions(self._positions())
 
     def __getstate__(self) -> dict[str, Any]:
-        # The engine holds raw memory, and versions of copied tensors start again.
-        return {**self.__dict__, "_cpu_engine": None, "_previous_version": -1}
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        return {**state, "_cpu_engine": None}  # the engine holds raw memory
 
     def extra_repr(self) -> str:
         """Sizes, focus, and the current range of the foci."""

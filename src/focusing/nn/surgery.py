@@ -15,6 +15,8 @@ from focusing.nn.linear import FocusedLinear
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool] | None
 """A name or pattern such as ``"encoder.*"``, several of them, or ``f(name, layer) -> bool``."""
 
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
 
 def focusify(
     module: nn.Module, where: Where = None, *, keep_weights: bool = False, **focus_options: Any
@@ -27,7 +29,8 @@ def focusify(
     Args:
         module: the model, or a single ``nn.Linear``.
         where: which layers, by their names in ``named_modules``; all by default.
-        keep_weights: keep weights and biases, instead of initialising them as ``FocusedLinear``.
+        keep_weights: keep weights and biases, and whether they are trained, instead of initialising
+            them as ``FocusedLinear``.
         **focus_options: options of ``FocusedLinear``.
 
     Returns:
@@ -46,9 +49,9 @@ def focusify(
         )
         if keep_weights:
             with torch.no_grad():
-                layer.weight.copy_(linear.weight)
-                if layer.bias is not None:
-                    layer.bias.copy_(linear.bias)
+                for name, kept in linear.named_parameters():
+                    parameter = layer.get_parameter(name)
+                    parameter.copy_(kept).requires_grad_(kept.requires_grad)
         return layer.train(linear.training)
 
     return _replace(module, where, (nn.Linear,), focused)
@@ -86,6 +89,11 @@ def _replace(
     new: dict[nn.Module, nn.Module] = {}
     for name, layer in list(module.named_modules(remove_duplicate=False)):
         if layer not in new and type(layer) in kinds and selected(name, layer):
+            if any(getattr(layer, hooks) for hooks in HOOKS):
+                raise ValueError(
+                    f"{name or 'The layer'} has hooks, which its replacement would lose: remove "
+                    "them first."
+                )
             new[layer] = replace(layer)
     if not new:
         for name, layer in module.named_modules():

@@ -131,8 +131,8 @@ def seed_all(seed: int, device: torch.device) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - other code may draw from the global generator
     torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def random_state(device: torch.device) -> dict[str, Any]:
         "numpy": (kind, keys.tolist(), *rest),  # type: ignore[attr-defined]
         "torch": torch.get_rng_state(),
     }
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state(device)
     return state
 
 
@@ -153,8 +153,8 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])  # noqa: NPY002 - see above
     torch.set_rng_state(state["torch"])
-    if device.type == "cuda" and "cuda" in state:  # the run may resume on another device
-        torch.cuda.set_rng_state(state["cuda"], device)
+    if device.type in state:  # the run may resume on another device
+        torch.get_device_module(device).set_rng_state(state[device.type], device)
 
 
 # The middle of an epoch.

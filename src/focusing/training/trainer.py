@@ -16,7 +16,7 @@ import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.warnings import PossibleUserWarning
-from pytorch_lightning.plugins.precision import MixedPrecision
+from pytorch_lightning.plugins.precision import HalfPrecision, MixedPrecision
 from pytorch_lightning.profilers import PassThroughProfiler
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -179,13 +179,13 @@ def build_trainer(
         return best_epoch(values, metric) == len(values) - 1
 
     silence_lightning()
-    half = options["precision"] == "16-mixed"
+    precision = options["precision"]
     try:
         trainer = pl.Trainer(
             max_epochs=options["max_epochs"],
             accelerator=options["accelerator"],
             devices=options["devices"],
-            precision="32-true" if half else options["precision"],
+            precision="32-true" if precision == "16-mixed" else precision,
             deterministic=options["deterministic"],
             default_root_dir=run_dir,
             callbacks=[*callbacks, EpochCheckpoint(run_dir / "checkpoints", is_best)],
@@ -201,10 +201,23 @@ def build_trainer(
         )
     except (MisconfigurationException, ImportError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from None
-    if half:  # on a CPU Lightning would silently use bf16 instead, though torch supports both
+    if precision == "bf16-true":
+        trainer.strategy.precision_plugin = _HalfInputs(precision)
+    if precision == "16-mixed":
+        # On a CPU Lightning would silently use bf16 instead, though torch supports both.
         device = trainer.strategy.root_device.type
         trainer.strategy.precision_plugin = MixedPrecision("16-mixed", device)
     return trainer
+
+
+class _HalfInputs(HalfPrecision):
+    """Leaves the targets as they are: losses and scores of rounded ones would be wrong."""
+
+    def convert_input(self, data: Any) -> Any:
+        """Convert the inputs of a batch."""
+        if isinstance(data, Split):
+            return data._replace(inputs=super().convert_input(data.inputs))
+        return super().convert_input(data)
 
 
 class _NoProfiler(PassThroughProfiler):

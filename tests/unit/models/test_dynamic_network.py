@@ -101,6 +101,12 @@ def test_the_dense_twin_sees_the_whole_frame() -> None:
     assert abs(own - other) < 500
 
 
+def test_the_twin_of_windows_alone_has_no_width_to_grow() -> None:
+    twin = build({**DENSE, "hidden": []}).match_parameters()
+    assert twin.widths == ()
+    assert twin.shape == (20, 20, 1)
+
+
 @pytest.mark.parametrize(("kind", "layer"), [("focus", DynamicFocus), ("stn", SpatialTransformer)])
 def test_inference_keeps_the_windows_and_folds_the_rest(kind: str, layer: type) -> None:
     net = build(FOCUSED, kind=kind)

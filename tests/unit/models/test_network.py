@@ -84,6 +84,13 @@ def test_two_layers_keep_their_proportion() -> None:
     assert 3 < twin.widths[0] / twin.widths[1] < 5
 
 
+def test_a_deep_network() -> None:
+    deep = focused_mlp(30, 2, hidden=[12] * 9, topology=(5, 6), **FOCUS)
+    twin = deep.match_parameters()  # all combinations of widths would take hours
+    assert abs(trained(twin) - trained(deep)) <= 12
+    assert {*twin.widths} <= {12, 13, 14}
+
+
 def test_foci_that_are_not_trained_need_no_wider_twin() -> None:
     net = focused_mlp(30, 2, hidden=[9, 7], train_mu=False, train_sigma=False, **FOCUS)
     twin = net.match_parameters()

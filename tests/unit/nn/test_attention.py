@@ -140,6 +140,20 @@ def test_in_torchs_own_encoder(training: bool) -> None:
     assert not torch.allclose(narrow, before, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors_of_an_encoder_are_refused() -> None:
+    plain = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(plain, 1).eval()
+    encoder.layers[0].self_attn = FocusedAttention(8, 2, batch_first=True)
+    x, padding = torch.randn(2, 6, 8), torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, 4:] = True
+    with torch.no_grad():
+        with pytest.raises(ValueError, match="set use_nested_tensor = False in the nn.Transform"):
+            encoder(x, src_key_padding_mask=padding)
+        encoder.use_nested_tensor = False
+        assert encoder(x, src_key_padding_mask=padding).shape == x.shape
+
+
 def test_learning_rates_and_constraint() -> None:
     layer = made(8, 4, topology=12)
     assert layer.sigma[:, 0].tolist() == pytest.approx([0.05, 0.05 * 10 ** (1 / 3), 0.2320794, 0.5])

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from focusing import FocusedLinear
 from tests.unit.nn import oracle
@@ -78,6 +80,40 @@ class TestPrevious:
         assert torch.equal(net[2].tau, net[0].mu)
         twin(x).sum().backward()  # with positions that were computed in inference mode
         assert net.double()[2].tau.dtype == torch.float64
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_every_way_of_moving_centres_is_noticed(self, backend: str) -> None:
+        """Most of these leave the version of mu, or give another tensor of the same version."""
+        first = FocusedLinear(36, 9, topology=(6, 6))
+        net = nn.Sequential(first, FocusedLinear(9, 4, topology=first, sigma=0.2, backend=backend))
+        x = torch.randn(3, 36)
+
+        def assert_current() -> None:
+            assert_same(net(x), copy.deepcopy(net)(x))
+
+        assert_current()
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.05, fused=True)
+        net(x).square().sum().backward()
+        optimizer.step()
+        assert_current()
+        moved = {name: value.detach().clone() for name, value in net.named_parameters()}
+        for _ in range(2):
+            moved["0.mu"] = torch.rand(9, 2)
+            y = functional_call(net, moved, x)
+            net.load_state_dict(dict(moved), assign=True)
+            assert_same(y, net(x))
+            assert_current()
+        moved["0.mu"] = torch.rand(9, 2)
+        vector_to_parameters(parameters_to_vector(moved.values()), net.parameters())
+        assert_current()
+
+    def test_built_in_inference_mode(self) -> None:
+        with torch.inference_mode():
+            first = FocusedLinear(36, 9, topology=(6, 6))
+            net = nn.Sequential(first, FocusedLinear(9, 4, topology=first))
+            net[0].mu += 0.05
+            net(torch.randn(3, 36))
+            assert torch.equal(net[1].tau, net[0].mu)
 
     def test_compiled_and_vmapped(self) -> None:
         first = FocusedLinear(36, 9, topology=(6, 6))

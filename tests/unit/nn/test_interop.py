@@ -98,6 +98,22 @@ def test_autocast(backend: str) -> None:
 
 
 @every_backend
+def test_backward_in_autocast_of_a_layer_outside(backend: str) -> None:
+    layer, x = make(backend), torch.randn(5, 24)
+    kind = torch.get_default_device().type
+    layer(x).square().sum().backward()
+    expected = {name: value.grad for name, value in layer.named_parameters()}
+    layer.zero_grad()
+    with torch.autocast(kind, torch.bfloat16):
+        with torch.autocast(kind, enabled=False):
+            y = layer(x)
+        y.square().sum().backward()
+    for name, value in layer.named_parameters():
+        atol = 0.05 * expected[name].abs().max().item()
+        torch.testing.assert_close(value.grad, expected[name], rtol=0.05, atol=atol)
+
+
+@every_backend
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_low_precision(dtype: torch.dtype, backend: str) -> None:
     layer = make(backend).to(dtype)
@@ -126,6 +142,20 @@ def test_copies_are_equal_and_independent(focus: str) -> None:
         assert torch.equal(layer(x), expected)
 
 
+@pytest.mark.parametrize("banded", [False, True])
+def test_copies_of_compiled_layers_are_independent(banded: bool) -> None:
+    layer: nn.Module = make().banded() if banded else make()
+    layer.compile(backend="eager")
+    x = torch.randn(5, 24)
+    expected = layer(x)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):  # noqa: S301
+        assert_same(twin(x), expected)
+        with torch.no_grad():
+            for values in filter(torch.is_floating_point, twin.state_dict().values()):
+                values.mul_(0.5)
+        assert (twin(x) - expected).abs().max() > 0.1
+
+
 OPTIONS = [
     {},
     {"mu": "random", "sigma": (0.1, 0.2), "topology": (4, 6)},
@@ -148,6 +178,12 @@ def test_meta_device(options: dict[str, Any]) -> None:
         assert torch.equal(layer.tau, expected.tau)
         layer.load_state_dict(expected.state_dict())
         assert torch.equal(layer(x), expected(x))
+    with torch.device("meta"):
+        inside = make(**options)
+    inside.load_state_dict(expected.state_dict(), assign=True)
+    assert torch.equal(inside(x), expected(x))
+    inside.load_state_dict(copy.deepcopy(expected).double().state_dict(), assign=True)
+    assert_same(inside(x.double()).float(), expected(x))
 
 
 @pytest.mark.parametrize("pruned", [False, True])

@@ -109,6 +109,22 @@ class Shared(nn.Module):
         self.inside = nn.Sequential(self.one, nn.ReLU(), self.one)
 
 
+def test_kept_weights_stay_frozen() -> None:
+    network = model().requires_grad_(False)
+    focusify(network, "0.0", keep_weights=True)
+    trained = [name for name, value in network.named_parameters() if value.requires_grad]
+    assert trained == ["0.0.mu", "0.0.sigma"]
+
+
+@pytest.mark.parametrize("hook", ["forward_hook", "forward_pre_hook", "full_backward_hook"])
+def test_hooks_are_not_lost(hook: str) -> None:
+    for change, network in ((focusify, model()), (defocusify, focusify(model()))):
+        getattr(network[2], f"register_{hook}")(lambda *_: None)
+        with pytest.raises(ValueError, match="^2 has hooks, which its replacement would lose"):
+            change(network)
+        change(network, "0.*")
+
+
 @pytest.mark.parametrize("where", [None, "one", "two", "inside.2"])
 def test_shared_layers_stay_shared(where: str | None) -> None:
     network = Shared()

@@ -221,6 +221,11 @@ def test_gradients(kind, options, frame) -> None:
     assert torch.autograd.gradcheck(call, (x, *values), fast_mode=True)
 
 
+def test_whole_numbers_are_numbers() -> None:
+    layer = DynamicFocus((12, 12), (3, 3), extent=1, aperture=1, temperature=10)
+    assert all(values.is_floating_point() for values in layer.parameters())
+
+
 @every_layer
 def test_autocast_vmap_compile_export_and_meta(kind, options, device: torch.device) -> None:
     layer = stirred(kind, (20, 24), (5, 6), dtype=torch.float32, **options)
@@ -236,8 +241,12 @@ def test_autocast_vmap_compile_export_and_meta(kind, options, device: torch.devi
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(layer, (x,), dynamic_shapes=((batch, None, None),))
     torch.testing.assert_close(program.module()(x[:3]), expected[:3])
-    on_meta = kind((20, 24), (5, 6), device="meta", **options)
-    assert on_meta(x.to("meta")).shape == expected.shape
+    for assign in (True, False):
+        on_meta = kind((20, 24), (5, 6), pool=2, kernel=3, device="meta", **options)
+        assert on_meta(x.to("meta")).shape == expected.shape
+        loaded = on_meta if assign else on_meta.to_empty(device=device)
+        loaded.load_state_dict(layer.state_dict(), assign=assign)
+        torch.testing.assert_close(loaded.eval()(x), layer.eval()(x))
     assert layer.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
 
 

@@ -7,6 +7,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from focusing.data import DataSet, Split
 from focusing.training.checkpoint import load_checkpoint
 from focusing.training.optimizer import fuse_optimizer
 from tests.unit.training.fitting import net, optim, trained
@@ -44,6 +45,24 @@ def test_mixed_precision_matches_single_precision(
     saved = load_checkpoint(tmp_path / precision / "checkpoints" / "last.ckpt")
     scale = saved.get("MixedPrecision", {}).get("scale")
     assert scale == (2.0**10 if precision == "16-mixed" else None)
+
+
+def test_targets_are_not_rounded(tmp_path: Path) -> None:
+    """bfloat16 has no number between 500 and 502, and float32 targets of a network in halves."""
+    torch.manual_seed(0)
+    split = Split(torch.randn(32, 40), 500 + torch.rand(32))
+    dataset = DataSet("near 500", "generated", split, split, classes=0)
+    network = net(outputs=1)
+    with torch.no_grad():
+        network.output.weight.zero_()
+        network.output.bias.fill_(500.0)
+    settings = optim(lr=1e-12, lr_mu=0.0, lr_sigma=0.0)
+    module = trained(
+        tmp_path, network=network, dataset=dataset, settings=settings, precision="bf16-true"
+    )
+    assert network.output.weight.dtype == torch.bfloat16
+    expected = (split.targets - 500).abs().mean().item()
+    assert module.series["test/mae"] == pytest.approx([expected] * 3, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])  # NAdam has no fused kernel

@@ -257,3 +257,19 @@ class TestOtherData:
         cfg.resume = "never"
         train(cfg)
         assert record.exists()
+
+
+def test_random_numbers_of_other_devices_are_seeded_and_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of Apple's GPUs, none of which is needed here."""
+    calls: list[Any] = []
+    monkeypatch.setattr(torch.mps, "manual_seed", lambda seed: calls.append(seed))
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda device: f"state of {device}")
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda *arguments: calls.append(arguments))
+    device = torch.device("mps")
+    resume.seed_all(7, device)
+    state = resume.random_state(device)
+    resume.set_random_state(state, torch.device("cpu"))
+    resume.set_random_state(state, device)
+    assert calls == [7, ("state of mps", device)]

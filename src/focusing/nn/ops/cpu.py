@@ -288,6 +288,9 @@ class NumbaLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor) -> Gradients:
         """Gradients of x, weight, bias, mu and sigma."""
+        if torch.is_autocast_enabled("cpu"):  # its products would be halves, which NumPy refuses
+            with torch.autocast("cpu", enabled=False):
+                return NumbaLinear.backward(ctx, grad_y)
         x, weight, mu, sigma, mask, product = ctx.saved_tensors
         engine, plan, needs = ctx.engine, ctx.plan, ctx.needs_input_grad
         if torch.is_grad_enabled():

@@ -228,7 +228,8 @@ class BandedLinear(nn.Module):
         return y if place is None else y.index_select(-1, place)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_autotune": None}
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        return {**state, "_autotune": None}
 
     def extra_repr(self) -> str:
         """Sizes, number of tiles, and share of the products that are computed."""

@@ -23,7 +23,12 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, _utils, base, grammar_parser
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -110,11 +115,29 @@ def _with_checks(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     ) -> Any:
         for override in overrides:
             _check_override(override)
-        config = load(loader, config_name, upgrade_overrides(overrides), run_mode, **more)
+        try:
+            config = load(loader, config_name, upgrade_overrides(overrides), run_mode, **more)
+        except (YAMLError, UnicodeDecodeError) as error:
+            raise UserError(_unreadable_config(loader, error)) from None
         check_hydra(config.hydra, sweeps=run_mode == RunMode.MULTIRUN)
         return config
 
     return load_and_check
+
+
+def _unreadable_config(loader: Any, error: YAMLError | UnicodeDecodeError) -> str:
+    """A sentence about the config file that Hydra could not read."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        problem = getattr(error, "problem", None) or "is not YAML"
+        return f"{mark.name}, line {mark.line + 1}: {problem}."
+    for source in loader.get_search_path().get_path():
+        for path in Path(source.path.removeprefix("file://")).rglob("*.yaml"):
+            try:
+                path.read_text("utf-8")
+            except UnicodeDecodeError as wrong:
+                return f"{path} is not UTF-8 text: see its byte {wrong.start}."
+    return " ".join(str(error).split())
 
 
 def _check_override(text: str) -> None:
@@ -124,7 +147,7 @@ def _check_override(text: str) -> None:
     name = text.partition("=")[0].lstrip("+")
     choices = sorted(path.stem for path in (config_dir() / name).glob("*.yaml"))
     if choices and "=" in text:
-        override = OverridesParser.create().parse_override(text)
+        (override,) = OverridesParser.create().parse_overrides([text])
         if not override.is_sweep_override() and not isinstance(override.value(), str | list | dict):
             raise UserError(f"{text} is not a choice; {name} is one of {', '.join(choices)}.")
 
@@ -270,6 +293,43 @@ def check_config(cfg: DictConfig) -> dict[str, Any]:
     return config
 
 
+def overrides_of_twin(overrides: Sequence[str], twin: str) -> list[str] | None:
+    """A command line with another network in its place: without what that network has not.
+
+    Returns:
+        The overrides; None if there is no such command, as for an experiment whose file sets
+        options of its networks.
+    """
+    chosen = ("model=", "dynamic=", "model.dynamic")
+    others = [override for override in overrides if not override.lstrip("+").startswith(chosen)]
+    own = [word for word in others if word.lstrip("+").startswith(("model.", "optim."))]
+    network = f"model={twin}"
+    kept = [network, *others]
+    if own and not _composes(kept):
+        shared = [network, *(word for word in others if word not in own)]
+        kept = [word for word in kept if word not in own or _composes([*shared, word])]
+    return kept if _composes(kept) else None
+
+
+def _composes(overrides: Sequence[str]) -> bool:
+    """Whether a command line gives a valid config; of a sweep, its first values."""
+    parser = OverridesParser.create()
+    try:
+        parsed = parser.parse_overrides(list(overrides))
+        first = [
+            f"{text.partition('=')[0]}={next(override.sweep_string_iterator())}"
+            if override.is_sweep_override()
+            else text
+            for text, override in zip(overrides, parsed, strict=True)
+        ]
+        check_config(compose_config(*first))
+    except Exception as error:
+        if user_message(error) is None:
+            raise
+        return False
+    return True
+
+
 def check_devices(devices: Any) -> None:
     """Reject more than one device."""
     one = devices == 1 or (isinstance(devices, list) and len(devices) == 1)
@@ -343,6 +403,14 @@ def user_message(error: BaseException) -> str | None:
     if removed:  # a group that others interpolate
         gone = set(re.findall(r"\$\{(\w+)\}", removed[1])) - set(removed[2].split(", "))
         return missing_option_message(min(gone, default=removed[1]))
+    nested = r"In '(experiment/[^']*)': .*Key 'experiment' not in 'Config'"
+    if unpackaged := re.match(nested, str(error), re.DOTALL):
+        return (
+            f"{unpackaged[1]}.yaml does not say that its options begin at the root: make "
+            "'# @package _global_' its first line."
+        )
+    if isinstance(error, OverrideParseException) and error.override not in str(error):
+        return f"{error.override}: {' '.join(str(error).split())}"
     from_hydra = isinstance(error, ConfigCompositionException | HydraException)
     if from_hydra or str(error).startswith("Config group override"):  # of Hydra's own groups
         return " ".join(str(error).split())
@@ -385,6 +453,8 @@ def _wrong_option(error: OmegaConfBaseException) -> str:
         key = str(error.key)
         if not prefix and (nested := _nested_option(key, error.parent_node)):
             return f"{full} is not an option, did you mean {nested}?"
+        if prefix.endswith(".options"):  # of torch's optimizers, which may have any
+            return f"{full} has no value to change: write +{full}=... to add it."
         hint = suggest(key, known, prefix and prefix + ".")
         if prefix in ("data", "model") and "name" in known and "did you mean" not in hint:
             hint = f" of {prefix}={error.parent_node['name']}{hint}"  # another may have it

@@ -40,7 +40,7 @@ from focusing.results.store import (
 )
 from focusing.training.loggers import build_loggers, check_loggers, close_loggers
 from focusing.training.module import FocusingModule
-from focusing.training.optimizer import fuse_optimizer
+from focusing.training.optimizer import check_optimizers, fuse_optimizer
 from focusing.training.resume import (
     Interrupted,
     check_resumed_data,
@@ -69,6 +69,7 @@ def train(cfg: DictConfig) -> float:
     """
     prepare_hydra()  # a launcher may have composed the config in another process
     config = check_config(cfg)
+    check_optimizers(config["optim"])
     _check_accelerator(config["trainer"]["accelerator"])  # also if the run is finished
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
     multirun = hydra is not None and hydra.mode == RunMode.MULTIRUN
@@ -138,7 +139,8 @@ def _run(config: dict[str, Any], run_dir: Path, console: Console) -> dict[str, A
             if config["figures"]:
                 _draw(run_dir)
     except Interrupted as stop:
-        console.print(f"Stopped by signal {stop.signum}. The same command resumes {run_dir}")
+        resumes = f"Stopped by signal {stop.signum}. The same command resumes {run_dir}"
+        console.print(resumes, markup=False)
         raise
     return record
 

@@ -81,4 +81,7 @@ def test_wrong_option_stops_a_sweep_before_it_starts(tmp_path: Path) -> None:
     done = run_here("train", "-m", "model.sgima=0.1,0.2", "seed=range(100)", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == "Error: model.sgima is not an option, did you mean model.sigma?\n"
+    done = run_here("train", "-m", "seed=range(3,0)", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "Error: seed=range(3,0) makes no jobs: an option has no values.\n"
     assert list(tmp_path.iterdir()) == []

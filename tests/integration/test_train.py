@@ -109,6 +109,21 @@ def test_wrong_option_is_one_line_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"foo: [", "own.yaml, line 1: "),
+        (b"name: caf\xe9", "own.yaml is not UTF-8 text: see its byte 9."),
+        (b"seed: 3", "experiment/own.yaml does not say that its options begin at the root"),
+    ],
+)
+def test_own_configs_that_cannot_be_read(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "own.yaml").write_bytes(content)
+    done = run_here("train", "--config-dir", ".", "experiment=own", cwd=tmp_path)
+    assert expected in sentence(done)
+
+
 def test_trust_target_allows_own_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "watching.py").write_text(
         "import pytorch_lightning as pl\n"

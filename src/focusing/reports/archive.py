@@ -40,6 +40,17 @@ def main(options: argparse.Namespace) -> None:
     if not any(record_files(folders)):
         raise UserError(no_runs_message(folders))
     collection = collect([*folders, *([options.out] if options.out.is_dir() else [])])
+    archived = options.out.absolute()
+    for file, reason in collection.unreadable:
+        if file.name == ARCHIVE and file.is_relative_to(archived):  # would be lost
+            raise UserError(
+                f"{printable(str(file))} has records that cannot be read ({reason}): restore it, "
+                "move it elsewhere, or update focusing if a newer version wrote it."
+            )
+    if warning := collection.warning():
+        print(warning, file=sys.stderr)
+    if not collection.runs and not collection.failed:
+        raise UserError(no_runs_message(folders))
     write_archives(collection, options.out)
     files = (path for path in options.out.rglob("*") if path.suffix in (".xz", ".npz"))
     size = sum(path.stat().st_size for path in files)

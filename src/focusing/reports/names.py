@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 DATA = {
     "mnist": "MNIST",
     "clt": "CLT",
@@ -159,9 +157,3 @@ def dense_twin(model: str) -> str:
     """Name of the dense network that a model is compared with: ``cnn_dense`` for ``cnn_focus``."""
     family = model.partition("_")[0]
     return f"{family}_dense" if family in ("cnn", "vgg", "fasttext", "transformer") else "dense"
-
-
-def without_network(overrides: Iterable[str]) -> list[str]:
-    """The overrides that choose neither a network nor its windows, for a command with its twin."""
-    chosen = ("model=", "dynamic=", "model.dynamic")
-    return [override for override in overrides if not override.lstrip("+").startswith(chosen)]

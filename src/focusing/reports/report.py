@@ -58,13 +58,14 @@ def main(options: argparse.Namespace) -> None:
         progress("records", 0, 1)
         collection = collect(folders, options.out / CACHE)
         if not collection.runs and not collection.failed:
-            raise UserError(no_runs_message(folders))
+            warning = collection.warning()
+            raise UserError(" ".join(filter(None, (no_runs_message(folders), warning))))
         write_report(collection, options.out, progress)
     if warning := collection.warning():
         print(warning, file=sys.stderr)
     for line in summary_lines(options.out, console.width):
         console.print(line, soft_wrap=isinstance(line, str), markup=False)
-    console.print(headline(collection, options.out), soft_wrap=True)
+    console.print(headline(collection, options.out), soft_wrap=True, markup=False)
 
 
 @contextmanager

@@ -155,9 +155,9 @@ def serve(folders: Sequence[Path], out: Path, port: int, console: Console) -> No
                 if printed != (printed := f"No new report: {type(error).__name__}: {error}"):
                     console.print(printed, markup=False, soft_wrap=True)
             if collection is not None:
-                console.print(headline(collection, out), soft_wrap=True)
+                console.print(headline(collection, out), soft_wrap=True, markup=False)
             elif server.version == 0 and not waiting:
-                console.print(no_runs_message(folders), soft_wrap=True)
+                console.print(no_runs_message(folders), soft_wrap=True, markup=False)
                 waiting = True
             idle = IDLE_FACTOR * (time.process_time() - began)
             time.sleep(min(MAX_INTERVAL, max(MIN_INTERVAL, idle)))

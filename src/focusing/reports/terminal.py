@@ -17,9 +17,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from focusing.errors import UserError, printable
-from focusing.reports.names import dense_twin, without_network
+from focusing.reports.names import dense_twin
 from focusing.results.collect import UNSTATED
-from focusing.results.store import read_record
+from focusing.results.store import ARCHIVE, read_record
 
 if TYPE_CHECKING:
     from focusing.models import Network
@@ -41,7 +41,7 @@ def show(args: argparse.Namespace) -> None:
     if record is not None:
         console.print(summary(record, args.run))
         for figure in sorted(args.run.glob("figures/*.png")):
-            console.print(str(figure))
+            console.print(str(figure), markup=False)
     elif (args.run / "config.yaml").exists():
         raise UserError(f"{args.run} is {_progress(args.run)}; the same command resumes it.")
     else:
@@ -54,7 +54,10 @@ def _list_runs(folder: Path) -> Iterator[str]:
     paths = [path.relative_to(folder) for path in folder.rglob("config.yaml")]
     runs = [folder / path.parent for path in paths if not any(p[0] == "." for p in path.parts)]
     if not runs:
-        raise UserError(f"{folder} is not a run folder, and there are no runs below it.")
+        here = f"{folder} is not a run folder, and there are no runs below it"
+        if any(folder.rglob(ARCHIVE)):
+            raise UserError(f"{here}, but archived records: focusing report {folder} reads them.")
+        raise UserError(f"{here}.")
     runs.sort(key=lambda run: ((run / "config.yaml").stat().st_mtime, run))
     rows = [("folder", "experiment", "data", "model", "seed", "score"), *map(_row, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -215,13 +218,14 @@ def closing(
     if any(run_dir.glob("figures/*.png")):
         yield f"[dim]figures[/]  {escape(str(run_dir / 'figures'))}"
     if program:  # else from Python
+        from focusing.compose import overrides_of_twin  # importing Hydra is slow
+
         model = record["config"]["model"]["name"]
         twin = dense_twin(model)
         if twin == model and not record["config"]["model"].get("dynamic"):
             twin = {"dense": "focus_s"}.get(model, model.replace("dense", "focus"))
-        others = map(shlex.quote, without_network(overrides))
-        command = " ".join([program, f"model={twin}", *others])
-        yield f"[dim]next[/]     {escape(command)}"
+        if (words := overrides_of_twin(overrides, twin)) is not None:
+            yield f"[dim]next[/]     {escape(' '.join([program, *map(shlex.quote, words)]))}"
         output = record["config"]["paths"]["output_dir"]
         yield f"         focusing report {escape(shlex.quote(output))}"
     if any(run_dir.glob("wandb/offline-run-*")):

@@ -126,7 +126,8 @@ class Card:
         """Prepare raw samples (N, *shape) for the network."""
         if self.vocabulary:
             return torch.from_numpy(raw.astype(np.int32))
-        samples = torch.from_numpy(raw.astype(np.float32))
+        with np.errstate(over="ignore"):  # infinities, which the caller looks for
+            samples = torch.from_numpy(raw.astype(np.float32))
         if self.border:
             samples = functional.pad(samples, (0, 0, *[self.border] * 4))
         samples = samples * torch.tensor(self.factor) + torch.tensor(self.offset)

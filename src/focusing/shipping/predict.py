@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import math
 import wave
@@ -76,6 +77,8 @@ def predict_file(forward: Forward, card: Card, path: Path, top: int = 1) -> list
     names = [str(path)] if len(samples) == 1 else [f"{path}[{n}]" for n in range(len(samples))]
     starts = range(0, len(samples), BATCH_SIZE)
     outputs = torch.cat([forward(card.prepare(samples[i : i + BATCH_SIZE])) for i in starts])
+    if not outputs.isfinite().all():
+        raise UserError(f"{path} has values that are too large: the output is not a number.")
     if not card.classes:
         values = outputs.flatten().tolist()
         return [{"input": name, "value": value} for name, value in zip(names, values, strict=True)]
@@ -217,16 +220,18 @@ def _read_table(path: Path) -> NDArray[np.float64]:
     """Read a CSV file with one row per sample; a first row without numbers is a header."""
     if path.stat().st_size > max_read():
         raise UserError(f"{path} is too large: split it into files of {format_bytes(max_read())}.")
+    text = path.read_text("utf-8-sig", errors="replace")
+    if "\0" in text:  # as of UTF-16
+        raise UserError(f"{path} is not UTF-8 text: save it as that.")
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            reader = csv.reader(file, skipinitialspace=True)
-            lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+        reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+        lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise UserError(f"{path} cannot be read as a table: {error}.") from None
     if lines and not any(map(_is_number, lines[0][1])):
         lines = lines[1:]
     if not lines:
-        raise UserError(f"{path} has no rows of numbers.")
+        raise UserError(f"{path} has no rows of numbers{_other_separator(text)}.")
     columns = len(lines[0][1])
     for line, row in lines:
         if len(row) != columns:
@@ -238,9 +243,14 @@ def _read_table(path: Path) -> NDArray[np.float64]:
             if not _is_number(cell):
                 shown = cell if len(cell) <= MAX_CELL else f"{cell[:MAX_CELL]}..."
                 raise UserError(
-                    f"{path} is not a table of numbers: line {line}, column {column} is {shown!r}."
+                    f"{path} is not a table of numbers: line {line}, column {column} is {shown!r}"
+                    f"{_other_separator(cell)}."
                 )
     return np.array([[float(cell) for cell in row] for _, row in lines])
+
+
+def _other_separator(text: str) -> str:
+    return "; commas separate columns" if ";" in text or "\t" in text else ""
 
 
 def _is_number(cell: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
@@ -96,7 +97,8 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(report, indent=1))
     console.print(_summary(report))
-    console.print(f"Wrote {folder / 'pruned.pt'} and {folder / 'pruning.json'}.")
+    wrote = f"Wrote {folder / 'pruned.pt'} and {folder / 'pruning.json'}."
+    console.print(wrote, markup=False)
 
 
 def check_twin(trained: Trained, twin: Trained) -> None:
@@ -251,7 +253,7 @@ def _scores(trained: Trained, net: Network, judge: str) -> dict[str, float]:
 
 
 def _warn(text: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[bold red]Warning:[/] {text}")
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]Warning:[/] {escape(text)}")
 
 
 def _warn_of_empty(sparsity: float, counts: dict[str, dict[str, float]]) -> None:

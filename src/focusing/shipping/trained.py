@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.results.identity import rename_legacy_options
+from focusing.results.store import RECORD_FILE
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.trainer import (
@@ -111,9 +113,13 @@ def load_run(
         missing = "run focusing prune first"
     else:
         path = folder / "checkpoints" / chosen_checkpoint(config)
-        missing = "its first epoch has not ended"
+        other = any(path.parent.glob("*.ckpt"))
+        missing = "run the same command again" if other else "its first epoch has not ended"
     if not path.exists():
         raise UserError(f"{path.parent if pruned else folder} has no {path.name}: {missing}.")
+    finished = (folder / RECORD_FILE).exists()
+    if not finished:
+        print(f"Note: the run {folder} has not finished.", file=sys.stderr)
     if not Path(config["paths"]["data_dir"]).expanduser().is_dir():  # as on another machine
         config["paths"]["data_dir"] = data_dir()
     trained_on = config["data"]
@@ -122,7 +128,8 @@ def load_run(
     try:
         content = load_checkpoint(path)
     except DamagedError:  # its reason is torch's, about many things
-        again = "focusing prune" if pruned else "the command that trained it, with force=true,"
+        trains = "the command that trained it" + (", with force=true," if finished else "")
+        again = "focusing prune" if pruned else trains
         raise DamagedError(path, f"is damaged: {again} writes it again") from None
     try:
         state = content["state_dict"]

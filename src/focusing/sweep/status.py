@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
 from focusing.clock import running_seconds
-from focusing.compose import command_flags
-from focusing.reports.names import dense_twin, without_network
+from focusing.compose import command_flags, overrides_of_twin
+from focusing.reports.names import dense_twin
 from focusing.sweep.jobs import Job, Outcome, Result, label, swept_options
 
 
@@ -178,9 +178,10 @@ def print_summary(results: Sequence[Result], config: DictConfig, arguments: Sequ
     commands = [shlex.join(["focusing", "report", folder])]
     twins = {dense_twin(run.model) for run in runs}
     if runs and not twins & {run.model for run in runs}:
-        words = ["python", "train.py", "-m", *command_flags(config.hydra)]
-        words += [*without_network(arguments), f"model={','.join(sorted(twins))}"]
-        commands.insert(0, shlex.join(words))
+        words = overrides_of_twin(arguments, ",".join(sorted(twins)))
+        if words is not None:
+            flags = command_flags(config.hydra)
+            commands.insert(0, shlex.join(["python", "train.py", "-m", *flags, *words]))
     for command in commands:
         console.print(f"Next: {command}", markup=False, soft_wrap=True)
 

@@ -108,10 +108,12 @@ class SweepTask:
 
     def locate(self, cfg: DictConfig) -> tuple[dict[str, Any], Path]:
         """Return the config of a job, as it will be recorded, and its run folder."""
+        from focusing.training.optimizer import check_optimizers  # torch takes a second
         from focusing.training.trainer import resolve_source
 
         self.prepare(cfg)
         config = check_config(cfg)
+        check_optimizers(config["optim"])
         resolve_source(config, strict=True)
         return config, run_folder(config)
 

@@ -6,7 +6,7 @@ Weights, mu and sigma have their own learning rates.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,11 @@ It reads and writes each weight once. Torch's default on CPUs does so for each o
 takes most of a step of Adam with a million embeddings (benchmarks/step.py). SGD gains nothing, and
 Adagrad makes its state before ``64-true`` converts the weights, which a fused kernel refuses.
 """
+UNSUITED = {
+    "LBFGS": "wants a function that computes the loss",
+    "Muon": "trains matrices only",
+    "SparseAdam": "wants sparse gradients",
+}
 OTHER_KERNELS = {"fused", "foreach", "differentiable"}
 """Options that choose a kernel."""
 
@@ -56,6 +61,13 @@ def build_optimizer(net: nn.Module, optim: Optim) -> torch.optim.Optimizer:
     return JointOptimizer(parts)
 
 
+def check_optimizers(optim: Mapping[str, Any]) -> None:
+    """Reject names of optimizers that do not exist; ``optim``: the group of a checked config."""
+    _optimizer_class("optim", str(optim["name"]))
+    if optim["foci"]["name"] is not None:
+        _optimizer_class("optim.foci", str(optim["foci"]["name"]))
+
+
 def _make(
     prefix: str, own: Optim | FociOptim, groups: list[dict[str, Any]], optim: Optim
 ) -> torch.optim.Optimizer:
@@ -71,11 +83,17 @@ def _make(
         if option not in accepted:
             remedy = "use null" if option == "momentum" else "leave it out"
             raise UserError(f"{prefix}.{option}: {own.name} has no such option, {remedy}.")
+        default = accepted[option].default
+        if isinstance(options[option], str) and isinstance(default, int | float):
+            wrong = f"{prefix}.options.{option}={options[option]}"
+            raise UserError(f"{wrong} must be a value like {default}.")
+    if options.get("differentiable"):
+        raise UserError(f"{prefix}.options.differentiable: steps cannot be, leave it out.")
     if optim.l2 and prefix == "optim" and "weight_decay" not in accepted:
         raise UserError(f"optim.l2={optim.l2}: {own.name} has no L2 penalty, use 0.")
     try:
         optimizer = optimizer_class(groups, lr=optim.lr, **options)  # type: ignore[call-arg]
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
         raise UserError(f"{prefix}.name={own.name}: {error}") from None
     if isinstance(optimizer, torch.optim.SGD) and options.get("fused"):
         # torch would leave its buffers uninitialised if the scaler skips the first step.
@@ -133,8 +151,11 @@ def _optimizer_class(prefix: str, name: str) -> type[torch.optim.Optimizer]:
     known = [
         key
         for key, kind in vars(torch.optim).items()
-        if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer) and key != "Optimizer"
+        if inspect.isclass(kind) and issubclass(kind, torch.optim.Optimizer)
+        if key not in ("Optimizer", *UNSUITED)
     ]
+    if name in UNSUITED:
+        raise UserError(f"{prefix}.name={name} {UNSUITED[name]}: use another, such as Adam.")
     if name in known:
         return getattr(torch.optim, name)  # type: ignore[no-any-return]
     nearest = suggest(name, known, cutoff=0.3)

@@ -72,6 +72,7 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
+        from focusing.errors import UserError
         from focusing.sweep.expansion import expand_parts, is_stack, validate
         from focusing.sweep.jobs import raise_failures
         from focusing.sweep.local import LocalSweep
@@ -80,6 +81,8 @@ class GridSweeper(Sweeper):
         stack = is_stack(self.config, arguments)
         params = None if stack else self.params
         jobs = expand_parts(self.hydra_context, params, self.parts, arguments)
+        if not jobs:
+            raise UserError(f"{' '.join(arguments)} makes no jobs: an option has no values.")
         validate(self.hydra_context, self.config, jobs)
         if stack and not isinstance(self.executor, LocalSweep):
             results = [(job, self._run_stack(job)) for job in jobs]

@@ -11,7 +11,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from focusing.compose import check_config, compose_config, config_dir, override_data, user_message
+from focusing.compose import (
+    check_config,
+    compose_config,
+    config_dir,
+    override_data,
+    overrides_of_twin,
+    user_message,
+)
 from focusing.config import Optim, data_dir
 from focusing.errors import UserError
 from focusing.models import DynamicNetwork
@@ -166,6 +173,8 @@ NOT_COMPOSED = {
     "logger=5": "logger=5 is not a choice; logger is one of ",
     "hydra=null": "Config group override must be a string or a list. Got NoneType",
     "~size=5": "Config group override deletion value must be a string",
+    "model=focus_s,": "model=focus_s,: mismatched input '<EOF>'",
+    "optim.options.eps=1": "optim.options.eps has no value to change: write +optim.options.eps=",
     "~data": "data is missing: give it a value, and leave out the ~ that removes it.",
 }
 
@@ -231,6 +240,24 @@ def test_options_of_foci_are_rejected_for_dense_networks(default: DictConfig) ->
         with pytest.raises(UserError, match=r"optim\..* is of no use to model=cnn_dense"):
             check_config(changed(dense, f"optim.{option}"))
         check_config(changed(default, f"optim.{option}"))
+
+
+TWINS = {
+    "data=mnist model=focus_s seed=1": "data=mnist seed=1",
+    "model=dynamic_2d dynamic=static model.dynamic.zoom=true seed=1,2": "seed=1,2",
+    "model.sigma=0.1,0.2 model.hidden=[8,8] optim.lr=0.1": "model.hidden=[8,8] optim.lr=0.1",
+    "optim.mu_repulsion=1 optim.sigma_l2=1 +optim.foci.options.lr=1 optim.name=SGD": (
+        "optim.name=SGD"
+    ),
+    "optim.foci.name=Adam optim.anneal_from=4 seed=range(3)": "seed=range(3)",
+    "seed=nothing": None,
+}
+
+
+@pytest.mark.parametrize("overrides", TWINS)
+def test_a_command_for_the_dense_twin(overrides: str) -> None:
+    expected, words = TWINS[overrides], overrides_of_twin(overrides.split(), "dense")
+    assert words == (None if expected is None else ["model=dense", *expected.split()])
 
 
 @pytest.mark.parametrize("override", ["=1", "+='1'", "~", "+@model=1", ""])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from focusing.cli import main as command
+from focusing.errors import UserError
 from focusing.reports.archive import MAX_NEURONS, MAX_NEURONS_OF_MANY, MAX_TIMES, MAX_TIMES_OF_MANY
 from focusing.reports.foci import read_foci
 from focusing.results.collect import Run, collect
@@ -138,6 +139,41 @@ def test_a_damaged_archive_is_skipped_and_told(tmp_path: Path) -> None:
         assert len(archived.runs) == 1
         told = archived.warning() or ""
         assert "not an archive of records" in told or "line 1: " in told
+
+
+@pytest.mark.parametrize("kind", ["cut off", "of a newer version", "of another kind"])
+def test_published_records_that_cannot_be_read_are_not_overwritten(
+    tmp_path: Path, kind: str
+) -> None:
+    add_run(tmp_path / "outputs", "e", "dna", "dense", 0, [0.25])
+    main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
+    archive = tmp_path / "results" / "e" / ARCHIVE
+    lines = lzma.decompress(archive.read_bytes())
+    changed = {
+        "cut off": archive.read_bytes()[:-20],
+        "of a newer version": lzma.compress(lines + lines.replace(b'"schema":', b'"schema":9')),
+        "of another kind": lzma.compress(lines + b"[]\n"),
+    }[kind]
+    archive.write_bytes(changed)
+    add_run(tmp_path / "outputs", "e", "dna", "dense", 17, [0.5])
+    with pytest.raises(UserError, match="has records that cannot be read .*: restore it, move"):
+        main([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
+    assert archive.read_bytes() == changed
+
+
+def test_new_records_that_cannot_be_read_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = add_run(tmp_path / "outputs", "e", "dna", "dense", 0, [0.25])
+    (damaged / "result.json").write_text("{")
+    command = [str(tmp_path / "outputs"), "--out", str(tmp_path / "results")]
+    with pytest.raises(UserError, match="No finished runs below"):
+        main(command)
+    add_run(tmp_path / "outputs", "e", "dna", "dense", 17, [0.5])
+    main(command)
+    printed = capsys.readouterr()
+    assert printed.out.startswith("1 records: ")
+    assert "Left out a record that cannot be read" in printed.err
 
 
 def test_nothing_to_archive(

@@ -4,17 +4,19 @@ import os
 import threading
 import urllib.error
 import urllib.request
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from focusing.errors import UserError
-from focusing.reports import report
+from focusing.reports import report, terminal
 from focusing.reports.report import write_report
 from focusing.reports.report_cache import STATE_FILE, is_up_to_date, report_state, save_state
 from focusing.reports.serve import Server, serve
 from focusing.results.collect import Collection, collect
+from tests.command_line import archive
 from tests.command_line import report as main
 from tests.unit.reports.records import add_run, add_runs
 
@@ -43,6 +45,30 @@ def test_a_report(
         f"file,reason\n{tmp_path.name}/outputs/broken/result.json,not JSON\n"
     )
     assert "37.50 ± 17.68" in (tmp_path / "report" / "tables" / "all.md").read_text()
+
+
+def test_names_of_folders_are_not_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = add_run(tmp_path / "a[red]", "mine", "dna", "dense", 0, [0.5])
+    monkeypatch.chdir(tmp_path)
+    main(["a[red]", "--out", "b[bold]/c[/d]"])
+    assert capsys.readouterr().out.splitlines()[-1] == "1 run: b[bold]/c[/d]/index.html"
+    (run / "figures").mkdir()
+    (run / "figures" / "losses.png").touch()
+    terminal.show(Namespace(run=run))
+    assert capsys.readouterr().out.splitlines()[-1] == str(run / "figures" / "losses.png")
+
+
+def test_archives_and_damaged_records_are_told(tmp_path: Path) -> None:
+    add_run(tmp_path / "outputs", "mine", "dna", "dense", 0, [0.5])
+    archive([str(tmp_path / "outputs"), "--out", str(tmp_path / "results")])
+    with pytest.raises(UserError, match=r"no runs below it, but archived records: focusing report"):
+        terminal.show(Namespace(run=tmp_path / "results"))
+    [file] = (tmp_path / "results").rglob("*.xz")
+    file.write_bytes(b"torn")
+    with pytest.raises(UserError, match="No finished runs .* Left out a record that cannot be"):
+        main([str(tmp_path / "results"), "--out", str(tmp_path / "report")])
 
 
 def test_a_summary_of_many_runs_fits_on_a_screen(

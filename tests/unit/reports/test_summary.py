@@ -95,7 +95,7 @@ def test_a_run_begins_with_its_layers_and_ends_with_what_is_next(tmp_path: Path)
         console.print(part)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures/foci.png").touch()
-    typed = ["model=focus_2d", "a=1", "dynamic=static"]  # the dense baseline has no windows
+    typed = ["model=focus_2d", "seed=1", "dynamic=static"]  # the dense baseline has no windows
     for part in closing({**RECORD, "config": config}, tmp_path, typed, "run"):
         console.print(part)
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -104,4 +104,4 @@ def test_a_run_begins_with_its_layers_and_ends_with_what_is_next(tmp_path: Path)
     assert re.search(r"total +133 +59 ", text)
     assert "84.95 %" in text
     assert "figures  " in text
-    assert "next     run model=dense a=1\n         focusing report out\n" in text
+    assert "next     run model=dense seed=1\n         focusing report out\n" in text

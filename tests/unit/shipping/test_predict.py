@@ -47,6 +47,10 @@ def arrays(path: Path, **values: Any) -> Path:
     return path
 
 
+def utf16(path: Path, text: str) -> None:
+    path.write_text(text, "utf-16")
+
+
 def made(path: Path, make: Callable[..., Any], *content: Any) -> Path:
     make(path, *content)
     return path
@@ -150,7 +154,10 @@ def test_recordings(tmp_path: Path) -> None:
         (ROWS, lambda d: table(d / "x.csv", "1,2,3\n"), "has shape 1x3: this network wants rows"),
         (ROWS, lambda d: table(d / "x.csv", "1,2,3,4\n1,2"), "is not a table of numbers"),
         (ROWS, lambda d: table(d / "x.csv", "1,2,3,nan\n"), "values that are not numbers"),
-        (ROWS, lambda d: table(d / "x.csv", "a,b,c,d\n"), "has no rows"),
+        (ROWS, lambda d: table(d / "x.csv", "a,b,c,d\n"), r"has no rows of numbers\.$"),
+        (ROWS, lambda d: table(d / "x.csv", "1;2;3;4\n"), "has no rows .*; commas separate"),
+        (ROWS, lambda d: table(d / "x.csv", "1,5;2,5\n"), "column 2 is '5;2'; commas separate"),
+        (ROWS, lambda d: made(d / "x.csv", utf16, "1,2,3,4\n"), "x.csv is not UTF-8 text"),
         (SOUND, lambda d: picture(d / "x.png", 20, 40), "wants wav recordings"),
         (SOUND, lambda d: sound(d / "x.wav", rate=44100), "44100 Hz: this network wants one of"),
         (SOUND, lambda d: sound(d / "x.wav", channels=2), "has 2 channels of 16 bits"),
@@ -207,6 +214,13 @@ def test_regression_and_single_logit(tmp_path: Path, capsys: pytest.CaptureFixtu
     [answer] = predict_file(lambda x: torch.tensor([[2.0]]), WORDS, text, top=5)
     assert list(answer["classes"]) == ["good", "bad"]
     assert answer["classes"]["good"] == pytest.approx(0.8808, abs=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_that_are_too_large(tmp_path: Path) -> None:
+    path = table(tmp_path / "x.csv", "1,2,3,1e300\n")
+    with pytest.raises(UserError, match="x.csv has values that are too large"):
+        predict_file(lambda x: x.sum(1, keepdim=True), ROWS, path)
 
 
 def test_file_names_are_not_markup(

@@ -156,6 +156,6 @@ def test_summary_suggests_the_missing_dense_network(
     assert "No dense network of the same settings is among these runs" in shown
     assert shown.splitlines()[-2:] == [
         "Next: python train.py -m --config-dir 'my conf' --trust-target my.Net "
-        "hydra/launcher=local data=clt 'model.hidden=[8,8]' model=dense",
+        "hydra/launcher=local model=dense data=clt 'model.hidden=[8,8]'",
         "Next: focusing report 'my runs'",
     ]

@@ -15,6 +15,7 @@ from focusing.nn import FocusedLinear, param_groups
 from focusing.training.optimizer import (
     anneal_sigma,
     build_optimizer,
+    check_optimizers,
     repulsion,
     set_learning_rates,
 )
@@ -82,7 +83,11 @@ def test_every_optimizer_decays_weights_only(name: str, l2: float) -> None:
         ({"options": {"betas": [0, 1]}}, r"optim\.betas: SGD has no such option"),
         ({"name": "Rprop", "l2": 0.1}, "Rprop has no L2 penalty"),
         ({"name": "LBFGS"}, "optim.name=LBFGS"),
+        ({"name": "SparseAdam"}, "SparseAdam wants sparse gradients: use another"),
         ({"options": {"nesterov": True}}, "Nesterov"),
+        ({"options": {"dampening": "abc"}}, r"dampening=abc must be a value like 0\."),
+        ({"options": {"differentiable": True}}, "differentiable: steps cannot be"),
+        ({"name": "Adam", "options": {"betas": [0.9]}}, "optim.name=Adam: list index"),
         ({"foci": {"name": "Adm"}}, r"optim\.foci\.name=Adm is not .* did you mean Adam"),
         ({"foci": {"name": "Adam", "momentum": 0.9}}, r"optim\.foci\.momentum: Adam has no such"),
     ],
@@ -90,6 +95,13 @@ def test_every_optimizer_decays_weights_only(name: str, l2: float) -> None:
 def test_unknown_optimizers_and_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         build_optimizer(net(), optim(**options))
+
+
+def test_names_are_checked_without_a_network() -> None:
+    check_optimizers({"name": "SGD", "foci": {"name": None}})
+    for names in ({"name": "Adm"}, {"name": "SGD", "foci": {"name": "Adm"}}):
+        with pytest.raises(UserError, match="did you mean Adam"):
+            check_optimizers({"foci": {"name": None}, **names})
 
 
 def test_foci_may_have_their_own_optimizer() -> None:

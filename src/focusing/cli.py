@@ -305,7 +305,7 @@ def reporting_errors() -> Iterator[None]:
 def _error_message(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
-    from focusing.compose import user_message  # importing Hydra is slow
+    from focusing.messages import user_message  # importing Hydra is slow
 
     return user_message(error)
 

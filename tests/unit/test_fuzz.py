@@ -25,13 +25,14 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from PIL import Image
 
-from focusing.compose import check_config, compose_config, config_dir, user_message
+from focusing.compose import check_config, compose_config, config_dir
 from focusing.config import Optim
 from focusing.data.decoders import load_npy, load_npz, read_cifar, read_idx
 from focusing.data.image_sets import open_image
 from focusing.data.tabular import read_boston
 from focusing.data.text import read_imdb
 from focusing.errors import UserError
+from focusing.messages import user_message
 from focusing.results.identity import run_folder
 from focusing.run import build_callbacks
 from focusing.shipping.card import Card

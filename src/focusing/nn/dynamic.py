@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from focusing.nn.linear import FociView
+from focusing.nn.focus import FociView
 from focusing.nn.ops.functional import check_choice, check_number
 from focusing.nn.positions import Grid, Topology
 from focusing.nn.windows import (

@@ -20,6 +20,13 @@ Denormal numbers slow CPUs down tenfold.
 """
 
 
+class FociView(NamedTuple):
+    """Centres and apertures of foci."""
+
+    mu: Tensor
+    sigma: Tensor
+
+
 def gaussian(u: Tensor) -> Tensor:
     """exp(-|u|^2 / 2), the paper's Eq. focus."""
     return torch.exp((u.square().sum(-1) / -2).clamp_min(math.log(MIN_PHI)))

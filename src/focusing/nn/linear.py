@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from focusing.nn import ops
-from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS
+from focusing.nn.focus import FOCUS_FUNCTIONS, NORMALIZERS, FociView
 from focusing.nn.init import WEIGHT_SCHEMES, Mu, Sigma, initial_mu, initial_sigma, weight_bound
 from focusing.nn.ops import cpu
 from focusing.nn.ops.functional import (
@@ -27,13 +27,6 @@ fx.wrap("focused_linear")  # torch.fx records one call, because the function rea
 
 MIN_BANDED_WEIGHTS = 2**15
 """Number of weights below which bands do not pay: calls take longer than arithmetic."""
-
-
-class FociView(NamedTuple):
-    """Centres and apertures of foci."""
-
-    mu: Tensor
-    sigma: Tensor
 
 
 class FocusedLinear(nn.Module):

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from focusing.compose import user_message
 from focusing.errors import UserError
+from focusing.messages import user_message
 from focusing.results.identity import config_hash
 from focusing.results.record import git_state, now, versions
 from focusing.results.store import (

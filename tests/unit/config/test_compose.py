@@ -17,10 +17,10 @@ from focusing.compose import (
     config_dir,
     override_data,
     overrides_of_twin,
-    user_message,
 )
 from focusing.config import Optim, data_dir
 from focusing.errors import UserError
+from focusing.messages import user_message
 from focusing.models import DynamicNetwork
 from focusing.results.identity import config_hash
 from focusing.training.loggers import check_loggers

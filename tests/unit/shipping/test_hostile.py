@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
-from focusing.compose import user_message
 from focusing.errors import UserError
+from focusing.messages import user_message
 from focusing.shipping.card import KEY
 from focusing.shipping.export import read_exported
 from focusing.shipping.trained import evaluate

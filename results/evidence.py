@@ -117,13 +117,14 @@ def differences() -> Iterator[Row]:
             better = (gap > 0) != (data == "boston")
             said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
             about = {"experiment": experiment, "data": data, "model": model, "said": said}
+            about["called"] = CALLED[data]
             for series in ("text", "author"):
                 ours = chosen(experiment, data, model, series)
                 if ours or series == "text":
                     verdict = _verdict(said, gap, ours)
-                    yield about | {
-                        "published": gap, "series": series, "ours": ours, "verdict": verdict
-                    }  # fmt: skip
+                    seen = outcome(ours) if ours else None
+                    about |= {"published": gap, "series": series, "ours": ours, "seen": seen}
+                    yield about | {"verdict": verdict}
 
 
 def _verdict(said: str, gap: float, ours: Row | None) -> str:

@@ -17,7 +17,7 @@ from focusing.results.stats import holm
 ROOT = Path(__file__).parent.parent
 TABLES = ROOT / "results" / "report" / "tables"
 SIGNIFICANT = 0.05
-SEEN = ("better", "same", "worse", "undecided")
+SEEN = ("better", "same", "neither", "worse", "undecided")
 UNDECIDED = "open, the paper's gap is within our interval"
 ARTEFACT = 100
 """A test loss that no working network has: such runs say nothing."""
@@ -143,7 +143,7 @@ def _verdict(said: str, gap: float, ours: Row | None) -> str:
     if ours["minus_published"] is None:
         return f"open, so far {words}"
     if said == seen:
-        return "**yes**, none found" if seen == "same" else "**yes**"
+        return "not contradicted" if seen == "same" else "**yes**"
     if seen == "same" and ours["difference_low"] <= gap <= ours["difference_high"]:
         return UNDECIDED
     return f"**no**, {words}"
@@ -170,7 +170,8 @@ def artefact(record: Row) -> bool:
 def outcomes() -> dict[str, Any]:
     """Data sets on which the focused network is better, worse, or neither; and those still open.
 
-    Undecided: we see no difference, but the paper's is within our interval.
+    Neither: the paper finds no difference either. Undecided: we see none, but the paper's is
+    within our interval.
 
     By the settings of the text and of the author's code; at the epoch that validation chooses where
     there are such runs with no other settings, else at the best test epoch, as in the paper.
@@ -191,6 +192,8 @@ def outcomes() -> dict[str, Any]:
         if seen:
             if seen == "same" and claimed["verdict"] == UNDECIDED:
                 seen = "undecided"
+            elif seen == claimed["said"] == "same":
+                seen = "neither"
             whole = f"{name} with {network}" if network else name
             by_verdict[claimed["series"]][seen].append(
                 f"{whole} ({_means(ours, claimed['series'])})"
@@ -304,7 +307,7 @@ def welch_p(one: Row, other: Row) -> float:
 
 
 def _means(record: Row, series: str) -> str:
-    unit = " %" if record["unit"] == "percent" else ""
+    before, after = ("", " %") if record["unit"] == "percent" else ("mean absolute error ", "")
     other = record["mean"] - record["difference"]
     remarks = [
         " at the epoch that validation chooses" if record["protocol"] == "holdout" else "",
@@ -313,7 +316,7 @@ def _means(record: Row, series: str) -> str:
     if series == "author":
         gap, published = (signed(record[name], 1) for name in ("difference", "published"))
         remarks.append(f"; {gap} points, paper {published}, n = {record['n']:.0f}")
-    return f"{number(record['mean'])} against {number(other)}{unit}{''.join(remarks)}"
+    return f"{before}{number(record['mean'])} against {number(other)}{after}{''.join(remarks)}"
 
 
 def _changed(record: Row) -> str:

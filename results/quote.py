@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 LOOKUPS = (
     *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
-    *("never_compared", "learning_and_locality", "optimism", "penalties", "sources"),
+    *("never_compared", "learning_and_locality", "optimism", "penalties", "sources", "welch_p"),
 )
 PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told")
 """What templates call of evidence.py, as functions and as filters."""

@@ -52,7 +52,7 @@ def test_false_sentences_are_named(quote: ModuleType, monkeypatch: pytest.Monkey
     texts, false = quote.written()
     assert any(sentence.startswith("Focus-s reaches") for sentence in false)
     assert "|LFW-Faces|Focus-s|+4.57|better|text|+5.95|" in texts["REPRODUCTION.md"]
-    assert re.search(r"no difference on (?:[^.]|\.\d)*faces", texts["README.md"])
+    assert "We found no difference on faces (" in " ".join(texts["README.md"].split())
 
 
 @pytest.mark.parametrize("name", ["reproduction.md.j2", "beyond.md.j2", "readme.md.j2"])

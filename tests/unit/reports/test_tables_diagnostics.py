@@ -33,7 +33,7 @@ def test_course_of_training(tmp_path: Path) -> None:
 def test_pruning_by_phi_and_by_magnitude(tmp_path: Path) -> None:
     by_phi = [
         {"threshold": t, "sparsity": share, "acc": score}
-        for t, share, score in ((0, 0, 0.98), (0.5, 0.6, 0.98), (1.0, 0.8, 0.97))
+        for t, share, score in ((0, 0, 0.98), (0.5, 0.6, 0.98), (0.8, 0.7, 0.979), (1.0, 0.8, 0.97))
     ]
     by_size = [{"sparsity": share, "acc": 0.98 - share / 10} for share in (0, 0.005, 0.9)]
     for model, curve in (("dense", []), ("focus_s", by_phi)):
@@ -43,8 +43,10 @@ def test_pruning_by_phi_and_by_magnitude(tmp_path: Path) -> None:
     [focused] = [record for record in table.records if record["model"] == "focus_s"]
     assert focused["unpruned"] == pytest.approx(98)
     assert (focused["paper_pruned"], focused["paper_accuracy"]) == pytest.approx((80, 97))
-    assert (focused["keeps"], focused["keeps_threshold"]) == pytest.approx((60, 0.5))
+    assert (focused["keeps"], focused["keeps_threshold"]) == pytest.approx((70, 0.8))
+    assert focused["as_dense"] == pytest.approx(60)  # then it is worse, if by a tenth only
     assert focused["keeps_magnitude"] == pytest.approx(0.5)
+    assert focused["magnitude_80"] == pytest.approx(89)
 
 
 class TestOptimism:

@@ -54,8 +54,9 @@ NOTE_COURSE = (
 NOTE_PRUNING = (
     "Means over runs, after the last epoch, without training afterwards. Pruned: share of the "
     "connections that were dropped. Phi < t: connections with a small coefficient go, as in the "
-    "paper; by magnitude: those with a small weight. As good as: the largest share up to which the "
-    "accuracy is less than a tenth of a point below that of the unpruned network, or the dense one."
+    "paper; by magnitude: those with a small weight. As good as unpruned: the largest share up to "
+    "which at most a tenth of a point of accuracy is lost. As good as dense: the largest share up "
+    "to which the accuracy is at least that of the unpruned dense network."
 )
 
 
@@ -230,6 +231,7 @@ PRUNING_COLUMNS = (
     Column("as good as unpruned, up to (%)", "right", "keeps", digits=1),
     Column("at t", "right", "keeps_threshold", digits=1),
     Column("by magnitude, up to (%)", "right", "keeps_magnitude", digits=1),
+    Column("with 80 % so pruned (%)", "right", "magnitude_80"),
     Column("as good as dense, up to (%)", "right", "as_dense"),
 )
 
@@ -287,10 +289,11 @@ def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
         return {}
     unpruned = by_size[0]["score"]
     record = {"n": len(setting.runs), "unpruned": unpruned}
-    record["keeps_magnitude"] = _keeps(by_size, unpruned)["sparsity"]
+    record["keeps_magnitude"] = _keeps(by_size, unpruned - TOLERANCE)["sparsity"]
+    record["magnitude_80"] = min(by_size, key=lambda point: abs(point["sparsity"] - 80))["score"]
     if by_phi:
         paper = min(by_phi, key=lambda point: abs(point["threshold"] - PAPER_THRESHOLD))
-        keeps = _keeps(by_phi, unpruned)
+        keeps = _keeps(by_phi, unpruned - TOLERANCE)
         record |= {
             "paper_threshold": paper["threshold"],
             "paper_pruned": paper["sparsity"],
@@ -308,7 +311,7 @@ def _pruned(setting: Setting, dense: Setting | None) -> dict[str, Any]:
 
 def _keeps(curve: Sequence[dict[str, Any]], accuracy: float) -> dict[str, Any]:
     """Last point of a curve before the accuracy falls below this one."""
-    good = takewhile(lambda point: point["score"] >= accuracy - TOLERANCE - 1e-9, curve)
+    good = takewhile(lambda point: point["score"] >= accuracy - 1e-9, curve)
     return [curve[0], *good][-1]
 
 

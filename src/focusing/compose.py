@@ -38,7 +38,7 @@ from focusing.config import (
 )
 from focusing.errors import UserError
 from focusing.instantiate import check_arguments, check_hydra, trusted
-from focusing.messages import missing_option_message, unreadable_config, user_message
+from focusing.messages import missing_option_message, unreadable_config
 from focusing.validation import InvalidValueError, check_json_value
 
 MAX_LINSPACE_LENGTH = 100_000
@@ -272,8 +272,24 @@ def check_config(cfg: DictConfig) -> dict[str, Any]:
     return config
 
 
-def overrides_of_twin(overrides: Sequence[str], twin: str) -> list[str] | None:
+def is_valid(overrides: Sequence[str]) -> bool:
+    """Whether a command line, of a single run, gives a config without mistakes."""
+    try:
+        check_config(compose_config(*overrides))
+    except Exception:  # noqa: BLE001 - asked for hints, which must not fail a run
+        return False
+    return True
+
+
+def overrides_of_twin(
+    overrides: Sequence[str], twin: str, valid: Callable[[Sequence[str]], bool] = is_valid
+) -> list[str] | None:
     """A command line with another network in its place: without what that network has not.
+
+    Args:
+        overrides: the command line.
+        twin: the network; several, of a sweep, with commas.
+        valid: whether a command line has no mistakes.
 
     Returns:
         The overrides; None if there is no such command, as for an experiment whose file sets
@@ -282,31 +298,14 @@ def overrides_of_twin(overrides: Sequence[str], twin: str) -> list[str] | None:
     chosen = ("model=", "dynamic=", "model.dynamic")
     others = [override for override in overrides if not override.lstrip("+").startswith(chosen)]
     own = [word for word in others if word.lstrip("+").startswith(("model.", "optim."))]
-    network = f"model={twin}"
-    kept = [network, *others]
-    if own and not _composes(kept):
-        shared = [network, *(word for word in others if word not in own)]
-        kept = [word for word in kept if word not in own or _composes([*shared, word])]
-    return kept if _composes(kept) else None
-
-
-def _composes(overrides: Sequence[str]) -> bool:
-    """Whether a command line gives a valid config; of a sweep, its first values."""
-    parser = OverridesParser.create()
-    try:
-        parsed = parser.parse_overrides(list(overrides))
-        first = [
-            f"{text.partition('=')[0]}={next(override.sweep_string_iterator())}"
-            if override.is_sweep_override()
-            else text
-            for text, override in zip(overrides, parsed, strict=True)
-        ]
-        check_config(compose_config(*first))
-    except Exception as error:
-        if user_message(error) is None:
-            raise
-        return False
-    return True
+    kept = [f"model={twin}", *others]
+    if valid(kept):
+        return kept
+    shared = [word for word in kept if word not in own]
+    if not own or not valid(shared):
+        return None
+    kept = [word for word in kept if word not in own or valid([*shared, word])]
+    return kept if valid(kept) else None
 
 
 def check_devices(devices: Any) -> None:

@@ -68,7 +68,8 @@ def unreadable_config(loader: Any, error: YAMLError | UnicodeDecodeError) -> str
     if mark is not None:
         problem = getattr(error, "problem", None) or "is not YAML"
         return f"{mark.name}, line {mark.line + 1}: {problem}."
-    for source in loader.get_search_path().get_path():
+    sources = loader.get_search_path().get_path()
+    for source in sources if isinstance(error, UnicodeDecodeError) else ():
         for path in Path(source.path.removeprefix("file://")).rglob("*.yaml"):
             try:
                 path.read_text("utf-8")

@@ -81,7 +81,8 @@ def train(cfg: DictConfig) -> float:
         with suppress(FinishedError):  # another process has finished it in the meantime
             record = _run(config, run_dir, console)
     record = record or _reuse(config, run_dir, console)
-    console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
+    if not console.quiet:
+        console.print(*closing(record, run_dir, *_command_line()), sep="\n", highlight=False)
     return float(record["scores"][config["protocol"]["name"]]["value"])
 
 

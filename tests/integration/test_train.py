@@ -124,6 +124,14 @@ def test_own_configs_that_cannot_be_read(tmp_path: Path, content: bytes, expecte
     assert expected in sentence(done)
 
 
+def test_only_the_config_that_cannot_be_read_is_blamed(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "own.yaml").write_bytes(b"name: \x01")
+    (tmp_path / "experiment" / "another.yaml").write_bytes(b"# caf\xe9")
+    done = run_here("train", "--config-dir", ".", "experiment=own", cwd=tmp_path)
+    assert 'own.yaml", position 6' in sentence(done)
+
+
 def test_trust_target_allows_own_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "watching.py").write_text(
         "import pytorch_lightning as pl\n"

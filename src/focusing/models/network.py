@@ -18,7 +18,7 @@ from focusing.nn import FocusedLinear, to_inference
 Inputs = int | Sequence[int]
 """The shape of a sample, or the number of its inputs."""
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-MAX_VARIED_LAYERS = 4
+MAX_VARIED_LAYERS = 5
 """Layers for which a dense twin tries combinations of widths: their number is exponential."""
 MAX_LAYERS = 1000
 """Most layers of a network: more take minutes to build, and an untrusted file may ask for them."""
@@ -167,22 +167,21 @@ class Network(nn.Module):
         while self.widths and self._count(self._scaled(high)) < target:
             low, high = high, 2 * high
         # Bisect the scale until the widest layer is fixed; then try all widths around it. Of many
-        # layers the first ones keep the scale.
+        # layers the narrower ones keep the scale.
         while (high - low) * max(self.widths, default=0) > 0.5:
             mid = (low + high) / 2
             low, high = (mid, high) if self._count(self._scaled(mid)) < target else (low, mid)
-        around = [
-            range(max(1, math.floor(width * low) - 1), math.ceil(width * high) + 2)
-            for width in self.widths[-MAX_VARIED_LAYERS:]
-        ]
-        scaled = self._scaled(high)[:-MAX_VARIED_LAYERS]
+        around = [range(width, width + 1) for width in self._scaled(high)]
+        widest = sorted(range(len(around)), key=lambda layer: -self.widths[layer])
+        for layer in widest[:MAX_VARIED_LAYERS]:
+            width = self.widths[layer]
+            around[layer] = range(max(1, math.floor(width * low) - 1), math.ceil(width * high) + 2)
 
         def distance(widths: Sequence[int]) -> tuple[int, float]:
             skew = [new / old for new, old in zip(widths, self.widths, strict=True)] or [1.0]
             return abs(self._count(widths) - target), max(skew) - min(skew)
 
-        choices = ((*scaled, *widths) for widths in product(*around))
-        return self._dense(min(choices, key=distance)).to(next(self.parameters()))
+        return self._dense(min(product(*around), key=distance)).to(next(self.parameters()))
 
     def _scaled(self, factor: float) -> tuple[int, ...]:
         return tuple(max(1, round(width * factor)) for width in self.widths)

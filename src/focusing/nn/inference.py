@@ -52,8 +52,8 @@ def to_inference(
     positions: dict[str, Tensor] = {}
     for name, layer in list(net.named_modules()):
         if isinstance(layer, FocusedLinear) and not is_hooked(layer) and name not in graph.read:
-            positions[name] = layer.tau
             folded = layer.fold().requires_grad_(False)
+            positions[name] = layer.tau
             if sparse:
                 folded.weight *= layer.within_cutoff()
             net = _set_layer(net, name, folded)

@@ -241,9 +241,9 @@ class FocusedLinear(nn.Module):
 
     def phi(self) -> Tensor:
         """Focus coefficients (n, m), zero where pruned; for bernoulli, their expectation."""
-        self._update_positions()
+        tau = self._positions() if self._previous else self.tau
         phi = focus_coefficients(
-            *self.neuron_foci(), self.tau, focus=self.focus, normalizer=self.normalizer
+            *self.neuron_foci(), tau, focus=self.focus, normalizer=self.normalizer
         )
         return phi if self.mask is None else phi * self.mask
 
@@ -329,6 +329,7 @@ class FocusedLinear(nn.Module):
     @torch.no_grad()
     def fold(self) -> nn.Linear:
         """Convert to a plain ``nn.Linear`` with the same outputs as in eval mode."""
+        self._update_positions()
         bias = None if self.bias is None else nn.Parameter(self.bias.detach().clone())
         linear = nn.Linear(self.in_features, self.out_features, bias is not None, device="meta")
         linear.weight = nn.Parameter(self.effective_weight())
@@ -339,7 +340,7 @@ class FocusedLinear(nn.Module):
     def banded(self) -> BandedLinear:
         """Convert to a layer for inference that computes only connections above the cutoff."""
         weight = self.effective_weight() * self.within_cutoff()
-        return BandedLinear(weight, self.bias, positions=self.tau).train(self.training)
+        return BandedLinear(weight, self.bias, positions=self._positions()).train(self.training)
 
     def within_cutoff(self) -> Tensor:
         """Connections above the cutoff, (n, m): |phi| > cutoff times the neuron's largest."""

@@ -49,9 +49,10 @@ def focusify(
         )
         if keep_weights:
             with torch.no_grad():
-                for name, kept in linear.named_parameters():
-                    parameter = layer.get_parameter(name)
-                    parameter.copy_(kept).requires_grad_(kept.requires_grad)
+                for name in ("weight", "bias"):
+                    kept, parameter = getattr(linear, name), getattr(layer, name)
+                    if kept is not None:
+                        parameter.copy_(kept).requires_grad_(kept.requires_grad)
         return layer.train(linear.training)
 
     return _replace(module, where, (nn.Linear,), focused)

@@ -18,7 +18,7 @@ from focusing.data.batches import FITTED
 from focusing.errors import DamagedError, UserError
 from focusing.models import Network
 from focusing.results.identity import rename_legacy_options
-from focusing.results.store import RECORD_FILE
+from focusing.results.store import finished_record
 from focusing.training.checkpoint import chosen_checkpoint, load_checkpoint
 from focusing.training.metrics import score
 from focusing.training.trainer import (
@@ -117,7 +117,7 @@ def load_run(
         missing = "run the same command again" if other else "its first epoch has not ended"
     if not path.exists():
         raise UserError(f"{path.parent if pruned else folder} has no {path.name}: {missing}.")
-    finished = (folder / RECORD_FILE).exists()
+    finished = finished_record(folder) is not None
     if not finished:
         print(f"Note: the run {folder} has not finished.", file=sys.stderr)
     if not Path(config["paths"]["data_dir"]).expanduser().is_dir():  # as on another machine

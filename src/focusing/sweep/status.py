@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -153,13 +153,19 @@ class SweepStatus:
         return label(job.overrides, self._options)
 
 
-def print_summary(results: Sequence[Result], config: DictConfig, arguments: Sequence[str]) -> None:
+def print_summary(
+    results: Sequence[Result],
+    config: DictConfig,
+    arguments: Sequence[str],
+    is_valid: Callable[[Sequence[str]], bool],
+) -> None:
     """Print the scores of a sweep, compared with the dense network, and the next commands.
 
     Args:
         results: jobs and their outcomes. A stack, which has no folder, prints its own table.
         config: of the sweep.
         arguments: the command line of the sweep.
+        is_valid: whether another such command line has no mistakes.
     """
     from focusing.reports.tables.experiments import sweep_tables  # pandas and scipy load slowly
     from focusing.reports.terminal import table_lines
@@ -178,7 +184,7 @@ def print_summary(results: Sequence[Result], config: DictConfig, arguments: Sequ
     commands = [shlex.join(["focusing", "report", folder])]
     twins = {dense_twin(run.model) for run in runs}
     if runs and not twins & {run.model for run in runs}:
-        words = overrides_of_twin(arguments, ",".join(sorted(twins)))
+        words = overrides_of_twin(arguments, ",".join(sorted(twins)), is_valid)
         if words is not None:
             flags = command_flags(config.hydra)
             commands.insert(0, shlex.join(["python", "train.py", "-m", *flags, *words]))

@@ -84,7 +84,7 @@ def _make(
             remedy = "use null" if option == "momentum" else "leave it out"
             raise UserError(f"{prefix}.{option}: {own.name} has no such option, {remedy}.")
         default = accepted[option].default
-        if isinstance(options[option], str) and isinstance(default, int | float):
+        if isinstance(default, int | float) and not isinstance(options[option], int | float):
             wrong = f"{prefix}.options.{option}={options[option]}"
             raise UserError(f"{wrong} must be a value like {default}.")
     if options.get("differentiable"):

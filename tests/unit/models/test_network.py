@@ -89,6 +89,10 @@ def test_a_deep_network() -> None:
     twin = deep.match_parameters()  # all combinations of widths would take hours
     assert abs(trained(twin) - trained(deep)) <= 12
     assert {*twin.widths} <= {12, 13, 14}
+    narrow = focused_mlp(30, 2, hidden=[40, 40, 4, 4, 4, 4], topology=(5, 6), **FOCUS)
+    twin = narrow.match_parameters()  # wide layers count most
+    assert abs(trained(twin) - trained(narrow)) <= 4
+    assert {*twin.widths[2:]} <= {3, 4, 5}
 
 
 def test_foci_that_are_not_trained_need_no_wider_twin() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call
+from torch.func import functional_call, stack_module_state
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from focusing import FocusedLinear
@@ -114,6 +114,26 @@ class TestPrevious:
             net[0].mu += 0.05
             net(torch.randn(3, 36))
             assert torch.equal(net[1].tau, net[0].mu)
+
+    def test_coefficients_are_vmapped_over_parameters(self) -> None:
+        nets = []
+        for _ in range(2):
+            first = FocusedLinear(12, 8, mu="random")
+            nets.append(nn.Sequential(first, FocusedLinear(8, 4, topology=first, sigma=0.3)))
+        net = copy.deepcopy(nets[0])
+        net.forward = net[1].effective_weight
+        parameters, _ = stack_module_state(nets)
+        stacked = torch.vmap(lambda values: functional_call(net, values, ()))(parameters)
+        assert_same(stacked, torch.stack([net[1].effective_weight() for net in nets]))
+
+    def test_sparse_layers_know_moved_centres(self) -> None:
+        first = FocusedLinear(36, 9, topology=(6, 6))
+        net = nn.Sequential(first, FocusedLinear(9, 4, topology=first))
+        with torch.no_grad():
+            first.mu += 0.05
+        moved = copy.deepcopy(net)[1].banded()
+        net(torch.randn(3, 36))  # takes the centres as positions
+        assert_same(moved(net[0].mu.T), net[1].banded()(net[0].mu.T))
 
     def test_compiled_and_vmapped(self) -> None:
         first = FocusedLinear(36, 9, topology=(6, 6))

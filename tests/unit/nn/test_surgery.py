@@ -109,6 +109,13 @@ class Shared(nn.Module):
         self.inside = nn.Sequential(self.one, nn.ReLU(), self.one)
 
 
+def test_weights_of_a_layer_with_further_parameters_are_kept() -> None:
+    network = model()
+    network[2].scale = nn.Parameter(torch.ones(1))
+    weight = network[2].weight.clone()
+    assert torch.equal(focusify(network, keep_weights=True)[2].weight, weight)
+
+
 def test_kept_weights_stay_frozen() -> None:
     network = model().requires_grad_(False)
     focusify(network, "0.0", keep_weights=True)

@@ -8,7 +8,7 @@ import yaml
 
 from focusing.config import data_dir
 from focusing.errors import UserError
-from focusing.results.store import read_record
+from focusing.results.store import read_record, write_record
 from focusing.shipping.trained import evaluate, load_run
 from tests.unit.shipping.conftest import SYNTHETIC, make_run
 
@@ -27,9 +27,12 @@ def test_an_unfinished_run_says_so(
     assert capsys.readouterr().err == ""
     folder = tmp_path / "run"
     copytree(focused, folder)
+    record = read_record(folder)
+    write_record(folder, record | {"status": "failed", "error": "It diverged."})
+    load_run(folder)
     (folder / "result.json").unlink()
     load_run(folder)
-    assert capsys.readouterr().err == f"Note: the run {folder} has not finished.\n"
+    assert capsys.readouterr().err == 2 * f"Note: the run {folder} has not finished.\n"
     best = folder / "checkpoints" / "best.ckpt"
     best.write_bytes(b"torn")
     with pytest.raises(UserError, match="the command that trained it writes it again"):

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from focusing import instantiate
+from focusing.compose import is_valid
 from focusing.errors import UserError
 from focusing.results.store import read_record, write_archive
 from focusing.sweep import status as status_module
@@ -150,7 +151,8 @@ def test_summary_suggests_the_missing_dense_network(
     )
     monkeypatch.setattr(instantiate, "_trusted", {"my.Net"})
     windows = ["dynamic=static", "model.dynamic.zoom=true"]  # the baseline has none
-    print_summary(results, config, ["model=focus_s", *windows, "data=clt", "model.hidden=[8,8]"])
+    arguments = ["model=focus_s", *windows, "data=clt", "model.hidden=[8,8]"]
+    print_summary(results, config, arguments, is_valid)
     shown = capsys.readouterr().out
     assert re.search(r"CLT +Focus-s +3 +51.00 ± 1.00", shown)
     assert "No dense network of the same settings is among these runs" in shown

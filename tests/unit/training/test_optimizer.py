@@ -86,6 +86,8 @@ def test_every_optimizer_decays_weights_only(name: str, l2: float) -> None:
         ({"name": "SparseAdam"}, "SparseAdam wants sparse gradients: use another"),
         ({"options": {"nesterov": True}}, "Nesterov"),
         ({"options": {"dampening": "abc"}}, r"dampening=abc must be a value like 0\."),
+        ({"options": {"dampening": None}}, r"dampening=None must be a value like 0\."),
+        ({"options": {"dampening": [1]}}, r"dampening=\[1\] must be a value like 0\."),
         ({"options": {"differentiable": True}}, "differentiable: steps cannot be"),
         ({"name": "Adam", "options": {"betas": [0.9]}}, "optim.name=Adam: list index"),
         ({"foci": {"name": "Adm"}}, r"optim\.foci\.name=Adm is not .* did you mean Adam"),

@@ -38,6 +38,14 @@ def test_the_longest_runs_stand_beside_the_paper(tmp_path: Path) -> None:
     assert labels[:2] == ["Table 2, simple networks", "MNIST, Fixed-s"]
 
 
+def test_more_runs_are_better_than_one(tmp_path: Path) -> None:
+    add_pair(tmp_path, "fashion", 0.01, options={"optim.drop_last": False})
+    for model, score in (("dense", 0.9), ("focus_s", 0.95)):
+        add_run(tmp_path, "table2_simple", "fashion", model, 0, [score])
+    point = points(tmp_path, "Fashion, Focus-s")["text"]
+    assert (point["n"], point["difference"]) == (3, pytest.approx(1))
+
+
 def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
     add_pair(tmp_path, "mnist", 0.01, size="quick")
     assert not points(tmp_path, "MNIST, Focus-s")["text"]["as_published"]

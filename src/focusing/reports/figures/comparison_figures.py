@@ -106,7 +106,7 @@ def _forest_points(collection: Collection) -> Iterator[Row]:
 
 
 def closest_to_paper(rows: Rows, series: str) -> Row | None:
-    """Of records of one data set and model, the one nearest to the paper: by size, then length."""
+    """Of records of one data set and model, the one nearest to the paper: by size, length, runs."""
     wanted = ("text", "holdout") if series == "holdout" else (series, "best_test")
     candidates = [
         row
@@ -120,7 +120,7 @@ def closest_to_paper(rows: Rows, series: str) -> Row | None:
 
     def distance(row: Row) -> tuple[Any, ...]:
         unlike = row["minus_published"] is None
-        return unlike, sizes.index(row["size"]), -row["epochs"], row["options"] or ""
+        return unlike, sizes.index(row["size"]), -row["epochs"], -row["n"], row["options"] or ""
 
     return min(candidates, key=distance, default=None)
 

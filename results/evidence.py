@@ -116,15 +116,15 @@ def differences() -> Iterator[Row]:
             gap = published_gap(experiment, data, model)
             better = (gap > 0) != (data == "boston")
             said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
-            about = {"experiment": experiment, "data": data, "model": model, "said": said}
-            about["called"] = CALLED[data]
+            about = {
+                "experiment": experiment, "data": data, "called": CALLED[data], "model": model,
+                "published": gap, "said": said,
+            }  # fmt: skip
             for series in ("text", "author"):
                 ours = chosen(experiment, data, model, series)
                 if ours or series == "text":
-                    verdict = _verdict(said, gap, ours)
-                    seen = outcome(ours) if ours else None
-                    about |= {"published": gap, "series": series, "ours": ours, "seen": seen}
-                    yield about | {"verdict": verdict}
+                    seen, verdict = outcome(ours) if ours else None, _verdict(said, gap, ours)
+                    yield about | {"series": series, "ours": ours, "seen": seen, "verdict": verdict}
 
 
 def _verdict(said: str, gap: float, ours: Row | None) -> str:
@@ -235,10 +235,10 @@ def optimism() -> dict[str, Any]:
     return {**means, "data": len({row["data"] for row in those})}
 
 
-def sources(kind: str) -> list[str]:
-    """Data sets of Tables 2 to 4 whose files are ``official`` or ``local``."""
+def local_data() -> list[str]:
+    """Data sets of Tables 2 to 4 whose files cannot be compared with the official ones."""
     known = [(claimed["data"], claimed["ours"]) for claimed in differences() if claimed["ours"]]
-    return list(dict.fromkeys(CALLED[data] for data, ours in known if ours["source"] == kind))
+    return list(dict.fromkeys(CALLED[data] for data, ours in known if ours["source"] == "local"))
 
 
 def penalties(name: str) -> list[Row]:
@@ -342,7 +342,7 @@ def interval(record: Row, digits: int = 2) -> str:
     return "" if low is None or high is None else f"{signed(low, digits)} to {signed(high, digits)}"
 
 
-def told(record: Row, digits: int = 1) -> str:
+def with_interval(record: Row, digits: int = 1) -> str:
     """A difference with its interval, if it has one, and its runs."""
     about = "; ".join(filter(None, (interval(record, digits), runs(record))))
     return f"{signed(record['difference'], digits)} ({about})"

@@ -25,9 +25,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 LOOKUPS = (
     *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
-    *("never_compared", "learning_and_locality", "optimism", "penalties", "sources", "welch_p"),
+    *("never_compared", "learning_and_locality", "optimism", "penalties", "local_data", "welch_p"),
 )
-PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "told")
+PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "with_interval")
 """What templates call of evidence.py, as functions and as filters."""
 SPEEDS = ("speed", "network_speed", "processors")
 """And of speed.py."""

@@ -53,7 +53,7 @@ def to_inference(
     for name, layer in list(net.named_modules()):
         if isinstance(layer, FocusedLinear) and not is_hooked(layer) and name not in graph.read:
             folded = layer.fold().requires_grad_(False)
-            positions[name] = layer.tau
+            positions[name] = layer.tau  # which fold() has updated
             if sparse:
                 folded.weight *= layer.within_cutoff()
             net = _set_layer(net, name, folded)

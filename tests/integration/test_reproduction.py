@@ -55,7 +55,7 @@ def test_false_sentences_are_named(quote: ModuleType, monkeypatch: pytest.Monkey
     assert "We found no difference on faces (" in " ".join(texts["README.md"].split())
 
 
-@pytest.mark.parametrize("name", [path.name for path in RESULTS.glob("*.j2")])
+@pytest.mark.parametrize("name", sorted(path.name for path in RESULTS.glob("*.j2")))
 def test_templates_contain_no_measurements(name: str) -> None:
     text = (RESULTS / name).read_text()
     for syntax in (r"\{#.*?#\}", r"\{\{.*?\}\}", r"\{%.*?%\}", r"```.*?```", r"`[^`]*`"):

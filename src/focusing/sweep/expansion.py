@@ -23,7 +23,7 @@ from hydra.core.override_parser.types import Override
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
 
-from focusing.compose import hydra_ready
+from focusing.compose import check_config, hydra_ready
 from focusing.errors import UserError
 from focusing.sweep.jobs import Job, number_jobs
 
@@ -32,6 +32,7 @@ Parts = Mapping[str, Values | None]
 
 MAX_JOBS = 100_000
 """A sweep must be smaller: all its jobs are listed before the first one starts."""
+NETWORK_OPTIONS = ("model=", "model.", "optim.")
 MAX_CACHED_CONFIGS = 64
 """Most configs that a composer keeps."""
 
@@ -127,6 +128,29 @@ def is_stack(config: DictConfig, arguments: Sequence[str] = ()) -> bool:
     """Whether one job trains all random trials, because no trial is chosen."""
     chosen = any(argument.startswith("sweep.trial=") for argument in arguments)
     return bool(config.sweep.stacked) and config.sweep.trial is None and not chosen
+
+
+def is_valid(
+    context: HydraContext,
+    config: DictConfig,
+    params: Values | None,
+    parts: Parts | None,
+    arguments: Sequence[str],
+) -> bool:
+    """Whether the networks of a sweep have all options that it sets, with each of their values."""
+    compose, seen = Composer(context, config), set[str]()
+    try:
+        for job in expand_parts(context, params, parts, arguments):
+            own = {word for word in job.overrides if word.lstrip("+").startswith(NETWORK_OPTIONS)}
+            if not own <= seen:
+                cfg = compose(job)
+                with open_dict(cfg):
+                    del cfg["hydra"]
+                check_config(cfg)
+                seen |= own
+    except Exception:  # noqa: BLE001 - asked for hints, which must not fail a sweep
+        return False
+    return True
 
 
 def validate(context: HydraContext, config: DictConfig, jobs: Iterable[Job]) -> None:

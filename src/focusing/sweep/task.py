@@ -27,7 +27,7 @@ from focusing.errors import BusyError, PrunedError, UserError
 from focusing.results.collect import find_published
 from focusing.results.identity import run_folder
 from focusing.results.store import finished_record, has_figures, load_record, read_record, run_lock
-from focusing.sweep.expansion import Composer, Parts, Values, expand_parts, is_stack
+from focusing.sweep.expansion import Composer, is_stack
 from focusing.sweep.jobs import (
     Job,
     OnDone,
@@ -42,8 +42,6 @@ from focusing.sweep.status import SweepStatus
 SIGNAL_EXIT_CODES = (130, 143)
 """Exit codes of a process that Ctrl-C or SIGTERM stopped."""
 POLL_SECONDS = 1.0
-OF_NETWORKS = ("model=", "model.", "optim.")
-"""Options that some networks have and others have not."""
 """How often to check whether another process has released a run."""
 
 
@@ -206,24 +204,6 @@ class JobRunner:
         OmegaConf.set_struct(cfg, False)
         del cfg["hydra"]
         return cfg
-
-    def is_valid(
-        self, params: Values | None, parts: Parts | None, arguments: Sequence[str]
-    ) -> bool:
-        """Whether the networks of a sweep have all options that it sets, with each of their values.
-
-        The sweep is another one than this; see :func:`focusing.sweep.expansion.expand_parts`.
-        """
-        seen: set[str] = set()
-        try:
-            for job in expand_parts(self.context, params, parts, arguments):
-                own = {word for word in job.overrides if word.lstrip("+").startswith(OF_NETWORKS)}
-                if not own <= seen:
-                    check_config(self.compose(job))
-                    seen |= own
-        except Exception:  # noqa: BLE001 - asked for hints, which must not fail a sweep
-            return False
-        return True
 
     def record_failure(self, job: Job, error: str, *, write: bool = True) -> str | None:
         """Record the failure of a job whose process died; returns its run folder."""

@@ -67,13 +67,13 @@ class GridSweeper(Sweeper):
         self.hydra_context, self.config = hydra_context, config
         make_sweep = getattr(import_module(module), name)
         check_arguments(make_sweep, options, "hydra.launcher.")
-        self.runner = JobRunner(hydra_context, config, sweep_task(task_function))
-        self.executor = make_sweep(self.runner, **options)
+        runner = JobRunner(hydra_context, config, sweep_task(task_function))
+        self.executor = make_sweep(runner, **options)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run all jobs of a command line; returns their outcomes."""
         from focusing.errors import UserError
-        from focusing.sweep.expansion import expand_parts, is_stack, validate
+        from focusing.sweep.expansion import expand_parts, is_stack, is_valid, validate
         from focusing.sweep.jobs import raise_failures
         from focusing.sweep.local import LocalSweep
         from focusing.sweep.status import SweepStatus, print_summary
@@ -89,8 +89,8 @@ class GridSweeper(Sweeper):
         else:
             status = SweepStatus([job.overrides for job in jobs])
             results = self.executor.run_until_finished(iter(jobs), status)
-        is_valid = partial(self.runner.is_valid, params, self.parts)
-        print_summary(results, self.config, arguments, is_valid)
+        is_valid_twin = partial(is_valid, self.hydra_context, self.config, params, self.parts)
+        print_summary(results, self.config, arguments, is_valid_twin)
         raise_failures(results)
         return [outcome for _, outcome in results]
 

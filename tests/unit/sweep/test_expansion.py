@@ -9,7 +9,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from focusing.errors import UserError
-from focusing.sweep.expansion import Composer, expand, parse, validate
+from focusing.sweep.expansion import Composer, expand, is_valid, parse, validate
 from focusing.sweep.jobs import Job, number_jobs
 from tests.unit.sweep.conftest import Load
 
@@ -78,6 +78,22 @@ def test_names_are_checked_without_composing_every_job(
     ):
         with pytest.raises(error):
             validate(context, config, expand(parse(context, None, [wrong, "seed=range(1000)"])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "params", "parts", "valid"),
+    [
+        ("model=dense data=glob(mn*) seed=range(1000)", {}, {}, True),
+        ("model=focus_s", {"optim.sigma_l2": "0,1e-4"}, {}, True),
+        ("model=dense", {"optim.sigma_l2": "0,1e-4"}, {}, False),  # the second value is wrong
+        ("model=dense,cnn_dense model.hidden=[8,8]", {}, {}, False),  # so is the second network
+        ("model=dense", {}, {"all": {"model": "focus_s,focus_c"}}, False),
+    ],
+)
+def test_mistakes_of_a_sweep_are_found_in_any_of_its_values(
+    context: HydraContext, load: Load, arguments: str, params: Any, parts: Any, valid: bool
+) -> None:
+    assert is_valid(context, load(), params, parts, arguments.split()) == valid
 
 
 def test_jobs_with_the_same_choices_are_composed_once(

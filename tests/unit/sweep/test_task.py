@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import compose_config
@@ -18,9 +17,8 @@ from focusing.results.store import read_record, write_record
 from focusing.sweep import task as task_module
 from focusing.sweep.jobs import Job, OnDone, Outcome, number_jobs
 from focusing.sweep.status import SweepStatus
-from focusing.sweep.task import JobRunner, Sweep, check_sweep
+from focusing.sweep.task import Sweep, check_sweep
 from tests.unit.reports.records import SMALLEST
-from tests.unit.sweep.conftest import Load
 
 
 @pytest.fixture(scope="module")
@@ -186,20 +184,3 @@ def test_more_than_one_device_is_refused(devices: Any) -> None:
     with pytest.raises(UserError, match="a run uses one device"):
         check_sweep(OmegaConf.create({"trainer": {"devices": devices}}))
     check_sweep(OmegaConf.create({"trainer": {"devices": [3]}}))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "params", "parts", "valid"),
-    [
-        ("model=dense data=glob(mn*) seed=range(1000)", {}, {}, True),
-        ("model=focus_s", {"optim.sigma_l2": "0,1e-4"}, {}, True),
-        ("model=dense", {"optim.sigma_l2": "0,1e-4"}, {}, False),  # the second value is wrong
-        ("model=dense,cnn_dense model.hidden=[8,8]", {}, {}, False),  # so is the second network
-        ("model=dense", {}, {"all": {"model": "focus_s,focus_c"}}, False),
-    ],
-)
-def test_mistakes_of_a_sweep_are_found_in_any_of_its_values(
-    context: HydraContext, load: Load, arguments: str, params: Any, parts: Any, valid: bool
-) -> None:
-    runner = JobRunner(context, load(), sweep_task(raising(ValueError())))
-    assert runner.is_valid(params, parts, arguments.split()) == valid

@@ -11,13 +11,12 @@ from scipy.stats import ttest_ind_from_stats
 from focusing.reports.figures.comparison_figures import closest_to_paper
 from focusing.reports.names import SIZES
 from focusing.reports.paper import published_tables
-from focusing.reports.tables import number, p_value, signed
+from focusing.reports.tables import p_value, signed
 from focusing.results.stats import holm
 
 ROOT = Path(__file__).parent.parent
 TABLES = ROOT / "results" / "report" / "tables"
 SIGNIFICANT = 0.05
-SEEN = ("better", "same", "neither", "worse", "undecided")
 UNDECIDED = "open, the paper's gap is within our interval"
 ARTEFACT = 100
 """A test loss that no working network has: such runs say nothing."""
@@ -117,14 +116,20 @@ def differences() -> Iterator[Row]:
             better = (gap > 0) != (data == "boston")
             said = "same" if test.p >= SIGNIFICANT else "better" if better else "worse"
             about = {
-                "experiment": experiment, "data": data, "called": CALLED[data], "model": model,
-                "published": gap, "said": said,
+                "experiment": experiment, "data": data, "called": CALLED[data],
+                "whole": _whole(data, model), "model": model, "published": gap, "said": said,
             }  # fmt: skip
             for series in ("text", "author"):
                 ours = chosen(experiment, data, model, series)
                 if ours or series == "text":
                     seen, verdict = outcome(ours) if ours else None, _verdict(said, gap, ours)
                     yield about | {"series": series, "ours": ours, "seen": seen, "verdict": verdict}
+
+
+def _whole(data: str, model: str) -> str:
+    """A data set with its network, within a sentence."""
+    network = NETWORKS.get(model)
+    return f"{CALLED[data]} with {network}" if network else CALLED[data]
 
 
 def _verdict(said: str, gap: float, ours: Row | None) -> str:
@@ -167,38 +172,54 @@ def artefact(record: Row) -> bool:
     return any(epoch["highest"] > ARTEFACT for epoch in rows(course, **same))
 
 
-def outcomes() -> dict[str, Any]:
-    """Data sets on which the focused network is better, worse, or neither; and those still open.
+def outcomes() -> list[Row]:
+    """The comparisons of :func:`differences`, with what is known of each data set in one word.
 
-    Neither: the paper finds no difference either. Undecided: we see none, but the paper's is
-    within our interval.
-
-    By the settings of the text and of the author's code; at the epoch that validation chooses where
-    there are such runs with no other settings, else at the best test epoch, as in the paper.
+    ``ours`` is at the epoch that validation chooses where there are such runs with no other
+    settings, else at the best test epoch, as in the paper. ``seen`` is better, worse, same,
+    neither (the paper finds no difference, too), undecided (we see none, but the paper's is within
+    our interval), or None where there are fewer than two runs, or none at the paper's size.
     """
-    by_verdict: dict[str, dict[str, list[str]]] = {
-        series: {name: [] for name in SEEN} for series in ("text", "author")
-    }
-    compared: list[tuple[Row, bool]] = []
+    known = []
     for claimed in differences():
-        network, name = NETWORKS.get(claimed["model"]), CALLED[claimed["data"]]
         ours = claimed["ours"]
         if claimed["series"] == "text" and ours:
             held = chosen(claimed["experiment"], claimed["data"], claimed["model"], "holdout")
             if held and (held["size"], held["options"]) == ("full", ours["options"]):
                 ours = held if outcome(held) else ours
         seen = outcome(ours) if ours and ours["size"] == "full" and not artefact(ours) else None
-        compared.append((claimed, seen is not None))
-        if seen:
-            if seen == "same" and claimed["verdict"] == UNDECIDED:
-                seen = "undecided"
-            elif seen == claimed["said"] == "same":
-                seen = "neither"
-            whole = f"{name} with {network}" if network else name
-            by_verdict[claimed["series"]][seen].append(
-                f"{whole} ({_means(ours, claimed['series'])})"
-            )
-    return {**by_verdict, "open": [*_unknown(compared)]}
+        if seen == "same" and claimed["verdict"] == UNDECIDED:
+            seen = "undecided"
+        elif seen == claimed["said"] == "same":
+            seen = "neither"
+        known.append(claimed | {"ours": ours, "seen": seen})
+    return known
+
+
+def named(seen: str, series: str) -> str:
+    """Data sets of that outcome with our difference and the paper's; empty: there are none."""
+    return listed(
+        [
+            f"{known['whole']} ({_gaps(known)})"
+            for known in outcomes()
+            if (known["seen"], known["series"]) == (seen, series)
+        ]
+    )
+
+
+def still_open() -> list[str]:
+    """Networks and data sets without two runs at the paper's size."""
+    return [*_unknown([(known, known["seen"] is not None) for known in outcomes()])]
+
+
+def known_data() -> list[Row]:
+    """Data sets with a comparison at the paper's size; ``text`` and ``author`` hold its rows."""
+    by_name: dict[str, Row] = {}
+    for known in outcomes():
+        if known["seen"]:
+            about = by_name.setdefault(known["whole"], {"text": None, "author": None, **known})
+            about[known["series"]] = known["ours"]
+    return [*by_name.values()]
 
 
 def never_compared() -> list[str]:
@@ -306,32 +327,26 @@ def welch_p(one: Row, other: Row) -> float:
     return float(ttest_ind_from_stats(*spreads, equal_var=False).pvalue)
 
 
-def _means(record: Row, series: str) -> str:
-    before, after = ("", " %") if record["unit"] == "percent" else ("mean absolute error ", "")
-    other = record["mean"] - record["difference"]
-    remarks = [
-        " at the epoch that validation chooses" if record["protocol"] == "holdout" else "",
-        _changed(record),
-    ]
-    if series == "author":
-        gap, published = (signed(record[name], 1) for name in ("difference", "published"))
-        remarks.append(f"; {gap} points, paper {published}, n = {record['n']:.0f}")
-    return f"{before}{number(record['mean'])} against {number(other)}{after}{''.join(remarks)}"
+def _gaps(known: Row) -> str:
+    """Our difference and the paper's."""
+    ours = known["ours"]
+    return f"{signed(ours['difference'])}{changed(ours)}, paper {signed(known['published'])}"
 
 
-def _changed(record: Row) -> str:
+def changed(record: Row) -> str:
     """What runs changed of the paper's settings, in words."""
+    words = " at the epoch that validation chooses" if record["protocol"] == "holdout" else ""
     if record["minus_published"] is not None:
-        return ""
+        return words
     if "trainer.max_epochs" in record["options"]:
-        return f" in {record['epochs']:.0f} epochs"
+        return f"{words} in {record['epochs']:.0f} epochs"
     options = record["options"].split()
-    return f" with `{options[0]}`" if len(options) == 1 else " with other settings"
+    return f"{words} with `{options[0]}`" if len(options) == 1 else f"{words} with other settings"
 
 
 def listed(names: list[str]) -> str:
     """A list within a sentence."""
-    *first, last = names
+    *first, last = names or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -24,10 +24,19 @@ from focusing.reports.tables import NOTHING, number, p_value, signed
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 LOOKUPS = (
-    *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "outcomes"),
-    *("never_compared", "learning_and_locality", "optimism", "penalties", "local_data", "welch_p"),
+    *("row", "rows", "chosen", "first_of", "size_of", "differences", "significant", "named"),
+    *(
+        "known_data",
+        "still_open",
+        "never_compared",
+        "learning_and_locality",
+        "optimism",
+        "penalties",
+        "local_data",
+        "welch_p",
+    ),
 )
-PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "with_interval")
+PHRASES = ("interval", "off_paper", "tested", "runs", "listed", "changed", "with_interval")
 """What templates call of evidence.py, as functions and as filters."""
 SPEEDS = ("speed", "network_speed", "processors")
 """And of speed.py."""
@@ -70,7 +79,7 @@ def written() -> tuple[dict[str, str], list[str]]:
         model_names=MODELS,
         nothing=NOTHING,
     )
-    environment.tests["artefact"] = evidence.artefact
+    environment.tests.update(artefact=evidence.artefact, significant=evidence.significant)
     environment.filters.update(num=number, diff=signed, p=p_value)
     environment.filters.update({name: getattr(evidence, name) for name in PHRASES})
     readme = environment.get_template("readme.md.j2")

@@ -52,7 +52,8 @@ def test_false_sentences_are_named(quote: ModuleType, monkeypatch: pytest.Monkey
     texts, false = quote.written()
     assert any(sentence.startswith("Focus-s reaches") for sentence in false)
     assert "|LFW-Faces|Focus-s|+4.57|better|text|+5.95|" in texts["REPRODUCTION.md"]
-    assert "We found no difference on faces (" in " ".join(texts["README.md"].split())
+    assert "We found no difference on faces (" in " ".join(texts["REPRODUCTION.md"].split())
+    assert "|faces|+4.57||65.87 → 71.83, +5.95|" in texts["README.md"]  # no longer bold
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RESULTS.glob("*.j2")))

@@ -56,6 +56,15 @@ def test_false_sentences_are_named(quote: ModuleType, monkeypatch: pytest.Monkey
     assert "|faces|+4.57||65.87 → 71.83, +5.95|" in texts["README.md"]  # no longer bold
 
 
+def test_only_a_data_set_without_any_runs_has_a_row_that_says_so(quote: ModuleType) -> None:
+    compared = list(quote.evidence.differences())
+    run = {(row["experiment"], row["data"]) for row in compared if row["ours"]}
+    assert run
+    missing = [(row["experiment"], row["data"]) for row in compared if not row["ours"]]
+    assert [cell for cell in missing if cell in run] == []
+    assert len(missing) == len(set(missing))
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in RESULTS.glob("*.j2")))
 def test_templates_contain_no_measurements(name: str) -> None:
     text = (RESULTS / name).read_text()

@@ -350,6 +350,11 @@ def _check_foci(config: Mapping[str, Any]) -> None:
     if foci["name"] is None and (foci["momentum"] or foci["options"]):
         raise UserError("optim.foci has options but no name: give optim.foci.name, such as Adam.")
     if "sigma" in model:
+        if optim["anneal_from"] != 1 and optim["anneal_epochs"] == 0:
+            raise UserError(
+                f"optim.anneal_from={optim['anneal_from']:g} has no effect without "
+                "optim.anneal_epochs: set it to the number of epochs in which sigma narrows."
+            )
         return
     unused = f"is of no use to model={model['name']}, which has no foci, use"
     if foci["name"] is not None and not model.get("dynamic"):

@@ -242,6 +242,13 @@ def test_options_of_foci_are_rejected_for_dense_networks(default: DictConfig) ->
         check_config(changed(default, f"optim.{option}"))
 
 
+def test_a_wide_start_of_sigma_needs_an_end(default: DictConfig) -> None:
+    with pytest.raises(UserError, match=r"optim\.anneal_from=16 has no effect without"):
+        check_config(changed(default, "optim.anneal_from=16"))
+    both = changed(changed(default, "optim.anneal_from=16"), "optim.anneal_epochs=125")
+    assert check_config(both)["optim"]["anneal_epochs"] == 125
+
+
 TWINS = {
     "data=mnist model=focus_s seed=1": "data=mnist seed=1",
     "model=dynamic_2d dynamic=static model.dynamic.zoom=true seed=1": "seed=1",

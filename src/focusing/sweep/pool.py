@@ -252,9 +252,12 @@ class _Worker:
             self._messages.send(None)
 
     def signal(self, number: int) -> None:
-        if self._process.pid is not None:
+        """Signal the worker and its own processes, such as those that train stacks of Table 1."""
+        pids = [] if self._process.pid is None else [self._process.pid]
+        for pid in pids:  # a process is stopped before its children are listed: it starts no more
             with suppress(ProcessLookupError):
-                os.kill(self._process.pid, number)
+                os.kill(pid, number)
+            pids += _children(pid)
 
     def kill(self) -> None:
         self._process.kill()
@@ -276,6 +279,14 @@ class _Worker:
         self._messages.close()
         os.close(self._output)
         self.gone = True
+
+
+def _children(pid: int) -> list[int]:
+    """Child processes of a process; none where the system does not list them."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")  # those of each thread
+    with suppress(OSError):
+        return [int(child) for file in files for child in file.read_text().split()]
+    return []
 
 
 def _work(

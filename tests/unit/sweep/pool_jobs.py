@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from multiprocessing import active_children
@@ -26,7 +27,8 @@ def execute(job: Job, notify_start: Notify) -> Outcome:
     if action == "leave":
         os._exit(3)
     if action == "wait":
-        Path("waiting").write_text(str(os.getpid()))
+        child = subprocess.Popen(["sleep", "60"])
+        Path("waiting").write_text(f"{os.getpid()} {child.pid}")
         start, running_start = time.perf_counter(), running_seconds()
         try:
             time.sleep(60)
@@ -34,6 +36,8 @@ def execute(job: Job, notify_start: Notify) -> Outcome:
             paused = time.perf_counter() - start - (running_seconds() - running_start)
             Path("saved").write_text(str(paused))
             raise
+        finally:
+            child.kill()
     if action == "grow":
         globals()["leak"] = bytearray(os.urandom(1)) * 50_000_000
     variables = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")

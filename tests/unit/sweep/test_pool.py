@@ -84,14 +84,14 @@ def test_pause_file_suspends_workers_which_still_save_when_stopped(tmp_path: Pat
     assert not waiting.exists()  # no job starts
     (tmp_path / "pause").unlink()
     wait_until(lambda: waiting.exists() and bool(waiting.read_text()))
-    worker = int(waiting.read_text())
+    pids = [int(pid) for pid in waiting.read_text().split()]  # of the worker and its child
     (tmp_path / "pause").touch()
-    wait_until(lambda: state(worker) == "T")
+    wait_until(lambda: all(state(pid) == "T" for pid in pids))
     time.sleep(0.5)
     (tmp_path / "pause").unlink()
-    wait_until(lambda: state(worker) != "T")
+    wait_until(lambda: all(state(pid) != "T" for pid in pids))
     (tmp_path / "pause").touch()
-    wait_until(lambda: state(worker) == "T")
+    wait_until(lambda: all(state(pid) == "T" for pid in pids))
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 143

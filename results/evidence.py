@@ -11,6 +11,7 @@ from scipy.stats import ttest_ind_from_stats
 from focusing.reports.figures.comparison_figures import closest_to_paper
 from focusing.reports.names import SIZES
 from focusing.reports.paper import published_tables
+from focusing.reports.scores import ALL_DATA
 from focusing.reports.tables import p_value, signed
 from focusing.results.stats import holm
 
@@ -341,6 +342,8 @@ def changed(record: Row) -> str:
     words = " at the epoch that validation chooses" if record["protocol"] == "holdout" else ""
     if record["minus_published"] is not None:
         return words
+    if record["trained_on"] != ALL_DATA:
+        return f"{words} with less training data"
     if "trainer.max_epochs" in record["options"]:
         return f"{words} in {record['epochs']:.0f} epochs"
     options = record["options"].split()

@@ -50,6 +50,11 @@ def test_smaller_runs_are_hollow(tmp_path: Path) -> None:
     add_pair(tmp_path, "mnist", 0.01, size="quick")
     assert not points(tmp_path, "MNIST, Focus-s")["text"]["as_published"]
     assert set(points(tmp_path, "CLT, Focus-s")) == {"published"}
+    for model, score in (("dense", 0.6), ("focus_s", 0.7)):
+        add_run(tmp_path, "table2_simple", "clt", model, 0, [score], val=[score])
+    series = points(tmp_path, "CLT, Focus-s")
+    assert not series["text"]["as_published"]  # trained on nine tenths of the data
+    assert series["holdout"]["as_published"]
 
 
 def test_beyond_the_paper_are_networks_as_their_experiments_have_them(tmp_path: Path) -> None:

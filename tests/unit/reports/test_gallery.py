@@ -207,6 +207,31 @@ def test_the_longest_training_is_drawn_and_others_are_named(tmp_path: Path) -> N
     assert "left out: MNIST of 200 epochs l2 0.5, Fashion of 2 epochs." in chart.caption
 
 
+def test_losses_are_those_of_most_runs(tmp_path: Path) -> None:
+    """A lone run with a validation split hid three runs on all data."""
+
+    def run(data: str, seed: int, *, holdout: bool = False, **options: Any) -> None:
+        series = {"train/loss": [1.0], "test/loss": [2.0]} | (
+            {"val/loss": [3.0]} if holdout else {}
+        )
+        for model in ("dense", "focus_s"):
+            add_run(tmp_path, "table2_simple", data, model, seed, [0.5],
+                    val=[0.5] if holdout else None, series=series, options=options)  # fmt: skip
+
+    for data in ("fashion", "clt"):
+        run(data, 0, holdout=True)
+        for seed in (0, 17, 34):
+            run(data, seed, **({"optim.drop_last": False} if data == "fashion" else {}))
+    run("mnist", 0, holdout=True)
+    chart = figures_of(tmp_path)["losses_table2_simple_full_text"]
+    drawn_runs = {(row["data"], row["options"] or "", row["split"], row["n"]) for row in chart.rows}
+    assert drawn_runs == {
+        *(("fashion", "optim.drop_last=false", split, 3) for split in ("train", "test")),
+        *(("clt", "", split, 3) for split in ("train", "test")),
+        *(("mnist", "", split, 1) for split in ("train", "val")),
+    }
+
+
 def test_the_optimism_of_errors_is_not_missing(tmp_path: Path) -> None:
     title = "How much the best test epoch flatters"
     add_run(tmp_path, "table4_other", "boston", "dense", 0, [3.0, 2.0])

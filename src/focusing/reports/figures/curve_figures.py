@@ -91,15 +91,17 @@ def loss_charts(runs: Runs) -> Charts:
 def _longest(pairs: Sequence[Pair]) -> list[Pair]:
     """The longest training of every network on every data set.
 
-    Of several equally long ones it is the one with the experiment's own options, or none.
+    Of several equally long ones it is the one with the paper's settings, or the experiment's own
+    options, and the most runs; or none.
     """
     longest: list[Pair] = []
     groups = group_by(pairs, lambda pair: (pair[0].data, pair[0].source, pair[0].model))
     for group in groups.values():
         epochs = max(focused.epochs for focused, _ in group)
         last = [pair for pair in group if pair[0].epochs == epochs]
-        unchanged = [pair for pair in last if not pair[0].overrides]
-        longest += last if len(last) == 1 else unchanged[:1]
+        own = [pair for pair in last if pair[0].as_published or not pair[0].overrides]
+        most = sorted(own, key=lambda pair: -min(len(setting.runs) for setting in pair))
+        longest += last if len(last) == 1 else most[:1]
     return longest
 
 
@@ -148,13 +150,14 @@ def _loss_rows(panel: int, focused: Setting, dense: Setting) -> list[Row]:
 def comparable_runs(models: Mapping[str, Sequence[Run]]) -> tuple[dict[str, list[Run]], str]:
     """Runs of all models to draw in a panel, and the split to show besides training.
 
-    Runs with a validation split, if all models have some; otherwise preferably those without.
+    Runs with a validation split, if all models have as many of them as of those without; otherwise
+    preferably those without.
     """
     held_out = {name: [run for run in runs if run.holdout] for name, runs in models.items()}
-    if all(held_out.values()):
+    whole = {name: [run for run in runs if not run.holdout] for name, runs in models.items()}
+    if min(map(len, held_out.values())) >= max(1, *map(len, whole.values())):
         every = [run for runs in held_out.values() for run in runs]
         return held_out, "val" if all("val/loss" in run.series() for run in every) else "test"
-    whole = {name: [run for run in runs if not run.holdout] for name, runs in models.items()}
     return {name: whole[name] or list(runs) for name, runs in models.items()}, "test"
 
 

@@ -157,7 +157,7 @@ def _winner(edition: Edition, settings: Sequence[Setting], protocol: str) -> Set
 def _record(edition: Edition, setting: Setting, protocol: str, printed: Published | None) -> Record:
     test = edition.tests.get((setting, protocol))
     score = setting.scores[protocol]
-    comparable = printed if setting.as_published else None
+    comparable = printed if setting.as_published and not score.mark else None
     return {
         "table": edition.experiment,
         "size": edition.size,

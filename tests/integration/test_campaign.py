@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -25,6 +26,7 @@ assert SPEC.loader is not None
 campaign = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(campaign)
 
+RUN = subprocess.run
 ENTRIES = yaml.safe_load((ROOT / campaign.QUEUE).read_text())
 SMALL = """\
 # A comment.
@@ -73,6 +75,8 @@ def test_commands_compose_and_finished_entries_are_published(
 
 def run_forked_instead(command: list[str], cwd: Path, check: bool = False) -> Any:
     """Stand in for ``subprocess.run``, without the seconds of importing torch."""
+    if command[0] == "git":
+        return RUN(command, cwd=cwd, check=True)
     done = run_forked(command[:1], *command[1:], cwd=cwd)
     assert done.returncode == 0 or not check, done.stderr
     return done
@@ -91,11 +95,20 @@ def write_queue(folder: Path, text: str) -> Path:
 def test_queue_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign.subprocess, "run", run_forked_instead)
     queue = write_queue(tmp_path, SMALL)
+    for words in ("init -q", "config user.name Test", "config user.email test@example.org"):
+        RUN(["git", *words.split()], cwd=tmp_path, check=True)
     assert campaign.main(["trainer.accelerator=cpu"], tmp_path) == 1
     text = queue.read_text()
     assert [entry["state"] for entry in yaml.safe_load(text)] == ["done", "failed", "done"]
     assert text.startswith("# A comment.\n")
     assert len(list(tmp_path.glob("results/*/records.jsonl.xz"))) == 1
+    log = RUN(["git", "log", "--format=%s", "--name-only"], cwd=tmp_path, capture_output=True)
+    assert b"Campaign: A small run" in log.stdout
+    assert b"/records.jsonl.xz" in log.stdout
+    assert (
+        RUN(["git", "status", "--short", "results"], cwd=tmp_path, capture_output=True).stdout
+        == b""
+    )
 
     shutil.rmtree(tmp_path / "outputs")
     queue.write_text(SMALL.replace("waiting\n", "done\n"))

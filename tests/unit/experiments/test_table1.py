@@ -80,6 +80,19 @@ def test_every_trial_is_recorded_once(
     assert after[3, "focus_s"]["series"] == before[3, "focus_s"]["series"]
 
 
+def test_archived_trials_are_skipped(cfg: DictConfig, tmp_path: Path) -> None:
+    cfg.sweep.trials = 2
+    score = run_stacked(cfg)
+    elsewhere = {
+        "paths": {"output_dir": str(tmp_path / "new")},
+        "sweep": {"archive": str(tmp_path)},
+    }
+    assert run_stacked(OmegaConf.merge(cfg, elsewhere)) == score  # type: ignore[arg-type]
+    assert records(tmp_path / "new") == {}
+    assert run_stacked(OmegaConf.merge(cfg, elsewhere, {"sweep": {"trials": 3}})) != score  # type: ignore[arg-type]
+    assert {trial for trial, _ in records(tmp_path / "new")} == {2}
+
+
 class FakeCluster:
     """Runs jobs in this process; the first one, and each one with trial 2, crashes."""
 

@@ -36,7 +36,7 @@ def typed_commands() -> Iterator[tuple[str, list[str]]]:
     start = re.compile(r"(?:\$ )?(?:PYTHONPATH=\. )?(focusing|make|python train\.py) (.+)")
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text().replace("\\\n", "")
-        for block, inline in re.findall(r"```(?:bash)?\n(.*?)```|`([^`\n]+)`", text, re.DOTALL):
+        for block, inline in re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", text, re.DOTALL):
             for line in (block or inline).splitlines():
                 command = start.match(line.strip())
                 if command and not re.search(r"\[-|\[NAME|\.\.\.", line):  # it is a usage line

@@ -16,6 +16,7 @@ import yaml
 
 from focusing.callbacks import Throughput
 from focusing.callbacks.focus_trajectory import Trajectory
+from focusing.clock import running_seconds
 from focusing.data import DataSet, Split
 from focusing.errors import BusyError, UserError
 from focusing.experiments.stack import History, Stack, fit_stack, trial_bytes
@@ -188,7 +189,7 @@ def _claim(claims: ExitStack, pair: Pair) -> bool:
 
 
 def _train(pairs: Sequence[Pair], device: torch.device) -> None:
-    began, cpu_began = time.perf_counter(), time.process_time()
+    began, cpu_began = running_seconds(), time.process_time()
     runs: list[_Run] = []
     splits: list[dict[str, Split]] = []
     for pair in pairs:
@@ -211,7 +212,7 @@ def _train(pairs: Sequence[Pair], device: torch.device) -> None:
         device,
     )
     history = fit_stack(stack, stacked.pop("train"), stacked, runs[0].config)
-    seconds = (time.perf_counter() - began) / len(runs)
+    seconds = (running_seconds() - began) / len(runs)
     measured = {
         "wall_seconds": seconds,
         "cpu_seconds": (time.process_time() - cpu_began) / len(runs),

@@ -128,7 +128,7 @@ class Pool:
         else:  # before the workers continue, so that they never see the pause
             self._suspended.value += now - self._paused_at
         for worker in self._workers:
-            worker.signal(signal.SIGSTOP if paused else signal.SIGCONT)
+            worker.set_paused(paused)
 
     def _idle(self) -> _Worker | None:
         idle = (w for w in self._workers if w.job is None and not w.leaving)
@@ -251,13 +251,15 @@ class _Worker:
         with suppress(OSError):
             self._messages.send(None)
 
-    def signal(self, number: int) -> None:
-        """Signal the worker and its own processes, such as those that train stacks of Table 1."""
-        pids = [] if self._process.pid is None else [self._process.pid]
-        for pid in pids:  # a process is stopped before its children are listed: it starts no more
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-            pids += _children(pid)
+    def set_paused(self, paused: bool) -> None:
+        """Suspend or continue the worker and its own processes, such as those of Table 1."""
+        family = [] if self._process.pid is None else [self._process.pid]
+        for pid in family:
+            _send(pid, signal.SIGSTOP)  # from now on it has no more children
+            family += _children(pid)
+        if not paused:
+            for pid in family:
+                _send(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         self._process.kill()
@@ -281,12 +283,19 @@ class _Worker:
         self.gone = True
 
 
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def _children(pid: int) -> list[int]:
     """Child processes of a process; none where the system does not list them."""
-    files = Path(f"/proc/{pid}/task").glob("*/children")  # those of each thread
-    with suppress(OSError):
-        return [int(child) for file in files for child in file.read_text().split()]
-    return []
+    children: list[int] = []
+    with suppress(OSError):  # the process has ended
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):  # the thread has ended
+                children += map(int, file.read_text().split())
+    return children
 
 
 def _work(

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from focusing.compose import check_config, compose_config
 from focusing.errors import UserError
-from focusing.experiments import table1
+from focusing.experiments import stack_records, table1
 from focusing.experiments.stack_records import Pair, group_trials, train_group
 from focusing.experiments.table1 import check_stackable, pair_of, run_stacked
 from focusing.experiments.table1_trials import draw
@@ -78,6 +78,15 @@ def test_every_trial_is_recorded_once(
     again = {key for key in after if after[key]["written"] != before[key]["written"]}
     assert again == {(3, "focus_s")}
     assert after[3, "focus_s"]["series"] == before[3, "focus_s"]["series"]
+
+
+def test_pauses_of_a_sweep_are_not_times_of_trials(
+    cfg: DictConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_records, "running_seconds", iter((10.0, 14.0)).__next__)
+    cfg.sweep.trials = 1
+    run_stacked(cfg)
+    assert {record["wall_seconds"] for record in records(tmp_path).values()} == {2.0}
 
 
 def test_archived_trials_are_skipped(cfg: DictConfig, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def significant(record: Row) -> bool:
 def differences() -> Iterator[Row]:
     """Focused − dense of each data set in Tables 2 to 4: the paper's, ours, and a verdict.
 
-    One row for each settings that were run; a data set without runs has a single row.
+    One row for each of the settings that were run, or a single one if none were.
     """
     for experiment, published in published_tables().items():
         for data, cells in published.cells.items():
